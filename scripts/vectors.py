@@ -28,8 +28,8 @@ SPECS += ["41/region:2,business:4/2/6/6;gene_bits=2", "41/0/2/10/6;gene_bits=4"]
 KEYS: list[int | str] = [0, 1, 42, 10**18, -7, "u-42", "\N{LATIN SMALL LETTER E WITH ACUTE}", ""]
 BAD_TEXTS = [
     ("decimal", "9223372036854775808"), ("decimal", "-1"), ("decimal", ""), ("decimal", "1 2"), ("decimal", "٣"),
-    ("base62", "AzL8n0Y58m8"), ("base62", "000000000000"), ("base62", "0_"), ("base58", "0"), ("base58", "l"),
-    ("base36", "é"), ("base32", "U"), ("base32", "Z000000000000"), ("hex", "8000000000000000"), ("hex", "0x"),
+    ("base62", "AzL8n0Y58m8"), ("base62", "000000000000"), ("base62", "0_"), ("base62", "é"),
+    ("hex", "8000000000000000"), ("hex", "0x"),
     ("friendly", "20260230T000000000Z_b0_w0000_s0000"), ("friendly", "20260101T000000000Z_b4_w0000_s0000"),
     ("friendly", "20241231T235959999Z_b0_w0000_s0000"), ("friendly", "20260101T000000000Z_w0000_s0000"),
 ]  # fmt: skip

@@ -51,7 +51,7 @@ ClockPolicy: TypeAlias = Literal["backup", "wait", "raise", "ahead"]
 Overflow: TypeAlias = Literal["wait", "ahead"]
 SequenceStart: TypeAlias = Literal["spread", "zero", "random", "continue"]
 # how ids are written as text: snowredis.encode(), and --format of the command line
-Form: TypeAlias = Literal["decimal", "base62", "base58", "base36", "base32", "hex", "friendly"]
+Form: TypeAlias = Literal["decimal", "hex", "base62", "friendly"]
 
 FORMS: tuple[Form, ...] = get_args(Form)
 

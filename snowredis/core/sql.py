@@ -37,6 +37,7 @@ class Dialect(NamedTuple):
         argument: how a body names its argument.
         divide: a division of whole numbers, whose first is 0 or more.
         digit: the character of an alphabet at a place, counted from 1.
+        right, left, both: bits moved to the right or left, and bits that two numbers have.
         quote: the character around names.
     """
 
@@ -49,9 +50,22 @@ class Dialect(NamedTuple):
     argument: str = "{0}"
     divide: str = "(({0}) / {1})"
     digit: str = "substr('{0}', {1}, 1)"
+    right: str = "({0} >> {1})"
+    left: str = "{0} << {1}"
+    both: str = "{0} & {1}"
     quote: str = '"'
 
 
+_MARIADB = Dialect(
+    "CREATE OR REPLACE FUNCTION {name}({argument} {takes}) RETURNS {returns} DETERMINISTIC NO SQL\n    RETURN {body};",
+    "TIMESTAMPADD(MICROSECOND, ({0}) * 1000, TIMESTAMP'1970-01-01 00:00:00.000000')",
+    "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00.000000', {0})",
+    "BIGINT",
+    "DATETIME(6)",
+    "CHAR(16) CHARACTER SET ascii COLLATE ascii_bin",
+    divide="(({0}) DIV {1})",
+    quote="`",
+)
 DIALECTS = {
     "postgresql": Dialect(
         "CREATE OR REPLACE FUNCTION {name}({argument} {takes}) RETURNS {returns}\n"
@@ -65,16 +79,10 @@ DIALECTS = {
         divide="div({0}, {1})",
         digit="substr('{0}', ({1})::int, 1)",
     ),
-    "mariadb": Dialect(
-        "CREATE OR REPLACE FUNCTION {name}({argument} {takes}) RETURNS {returns} DETERMINISTIC NO SQL\n"
-        "    RETURN {body};",
-        "TIMESTAMPADD(MICROSECOND, ({0}) * 1000, TIMESTAMP'1970-01-01 00:00:00.000000')",
-        "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00.000000', {0})",
-        "BIGINT",
-        "DATETIME(6)",
-        "CHAR(16) CHARACTER SET ascii COLLATE ascii_bin",
-        divide="(({0}) DIV {1})",
-        quote="`",
+    "mariadb": _MARIADB,
+    # it replaces no function
+    "mysql": _MARIADB._replace(
+        function="DROP FUNCTION IF EXISTS {name};\n\n" + _MARIADB.function.replace("CREATE OR REPLACE", "CREATE")
     ),
     "sqlite": Dialect(
         "SELECT {body} AS {name};",
@@ -97,6 +105,17 @@ DIALECTS = {
         "STRING",
         divide="DIV({0}, {1})",
         quote="`",
+    ),
+    # ids are Int64, and times DateTime64, which end in 2299
+    "clickhouse": Dialect(
+        "CREATE OR REPLACE FUNCTION {name} AS ({argument}) ->\n    {body};",
+        "fromUnixTimestamp64Milli(toInt64({0}), 'UTC')",
+        "toUnixTimestamp64Micro(toDateTime64({0}, 6, 'UTC'))",
+        divide="intDiv({0}, {1})",
+        digit="substring('{0}', {1}, 1)",
+        right="bitShiftRight({0}, {1})",
+        left="toInt64(bitShiftLeft({0}, {1}))",
+        both="bitAnd({0}, {1})",
     ),
 }
 
@@ -122,24 +141,25 @@ def functions(dialect: str, layout: Layout, *, prefix: str = "snowredis", form: 
     if not _NAME.fullmatch(prefix):
         raise ConfigError(f"prefix {shown(prefix)} is not 1 to 41 letters, digits and underscores")
 
-    def define(name: str, argument: str, returns: str, body: str, takes: str = "") -> str:
+    def define(name: str, argument: str, returns: str, body: str, takes: str = "") -> list[str]:
         takes = takes or (sql.id_type if argument == "id" else sql.time_type)
         name = f"{prefix}_{name}"
-        return sql.function.format(name=name, argument=argument, takes=takes, returns=returns, body=body)
+        text = sql.function.format(name=name, argument=argument, takes=takes, returns=returns, body=body)
+        return text.split("\n\n")
 
     an_id = sql.argument.format("id")
-    ms = f"({an_id} >> {layout.timestamp_shift}) * {layout.tick_ms} + {layout.epoch_ms}"
+    ms = f"{sql.right.format(an_id, layout.timestamp_shift)} * {layout.tick_ms} + {layout.epoch_ms}"
     yield f"-- ids of the layout {layout_spec(layout)}"
-    yield define("time", "id", sql.time_type, sql.time.format(ms))
-    yield define("first_id", "moment", sql.id_type, _first_id(sql, layout))
-    worker = f"({an_id} >> {layout.worker_shift}) & {layout.workers - 1}"
-    yield define("worker", "id", sql.id_type, worker)
-    yield define("text", "id", sql.text_type, _text(sql, an_id, form))
+    yield from define("time", "id", sql.time_type, sql.time.format(ms))
+    yield from define("first_id", "moment", sql.id_type, _first_id(sql, layout))
+    worker = sql.both.format(sql.right.format(an_id, layout.worker_shift), layout.workers - 1)
+    yield from define("worker", "id", sql.id_type, worker)
+    yield from define("text", "id", sql.text_type, _text(sql, an_id, form))
     if dialect == "postgresql":
         yield f"-- for pg_partman: p_time_encoder => '{prefix}_time_encoder', p_time_decoder => '{prefix}_time_decoder'"
-        yield define("time_encoder", "moment", "bigint", f"{prefix}_first_id(moment)")
-        yield define("time_decoder", "id", "timestamptz", f"{prefix}_time(id)")
-        yield define("time_decoder", "id", "timestamptz", f"{prefix}_time(id::bigint)", "text")
+        yield from define("time_encoder", "moment", "bigint", f"{prefix}_first_id(moment)")
+        yield from define("time_decoder", "id", "timestamptz", f"{prefix}_time(id)")
+        yield from define("time_decoder", "id", "timestamptz", f"{prefix}_time(id::bigint)", "text")
 
 
 def _first_id(sql: Dialect, layout: Layout) -> str:
@@ -150,7 +170,7 @@ def _first_id(sql: Dialect, layout: Layout) -> str:
     cast = f"{tick}::bigint" if sql.id_type == "bigint" else tick
     return (
         f"CASE WHEN {since} <= 0 THEN 0 WHEN {since} > {last_us} THEN {past}\n"
-        f"    ELSE {cast} << {layout.timestamp_shift} END"
+        f"    ELSE {sql.left.format(cast, layout.timestamp_shift)} END"
     )
 
 
@@ -182,8 +202,8 @@ def partitions(
             that is not 1 .. MAX_PARTITIONS, or a period that has no ids of *layout*.
     """
     sql = _dialect(dialect)
-    if dialect not in ("postgresql", "mariadb"):
-        raise ConfigError(f"{dialect} has no partitions by ranges of a number. Use postgresql or mariadb.")
+    if dialect not in ("postgresql", "mariadb", "mysql"):
+        raise ConfigError(f"{dialect} has no partitions by ranges of a number. Use postgresql, mariadb or mysql.")
     whole = quoted(dialect, table, column)
     if by not in PERIODS or not 1 <= count <= MAX_PARTITIONS:
         raise ConfigError(f"give 1 to {MAX_PARTITIONS} partitions, by {' or '.join(PERIODS)}")

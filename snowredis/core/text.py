@@ -1,8 +1,8 @@
 """Write ids as text and read them back.
 
 Pure. Every form except decimal has a fixed width, and its texts sort like the ids. Parsing is strict: it accepts
-only what encode() can have written, with four exceptions: missing padding, the other case where a form uses only one,
-Crockford's look-alike characters and hyphens between digits, and a leading 0x. No form has a sign.
+only what encode() can have written, with three exceptions: missing padding, and in hex the other case and a leading 0x.
+No form has a sign.
 
 The friendly form of an id reads ``20261121T023600123Z_b1_w0017_s0005``: the time of its tick
 in UTC down to the ms, then the fields that have bits, in the layout's order: d(atacenter),
@@ -29,27 +29,17 @@ DECIMAL_ID = "[1-9][0-9]{0,18}"
 # parse_user_id() takes an id for less plausible if its time is further in the future
 FUTURE_MS = 86_400_000
 # the order in which parse_any() ranks forms that are otherwise equally likely
-_LIKELY_FIRST = ("decimal", "hex", "friendly", "base62", "base58", "base32", "base36")
+_LIKELY_FIRST = ("decimal", "hex", "friendly", "base62")
 
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
-# All in ASCII order, so that padded texts sort like numbers. base58 is Bitcoin's (base58.cpp: no 0, O, I,
-# l), base32 is Crockford's (crockford.com/base32.html: no I, L, O, U).
-_ALPHABETS = {
-    "decimal": "0123456789",
-    "base62": "0123456789" + _LOWER.upper() + _LOWER,
-    "base58": "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz",
-    "base36": "0123456789" + _LOWER,
-    "base32": "0123456789ABCDEFGHJKMNPQRSTVWXYZ",
-    "hex": "0123456789abcdef",
-}
+# in ASCII order, so that padded texts sort like numbers
+_ALPHABETS = {"decimal": "0123456789", "base62": f"0123456789{_LOWER.upper()}{_LOWER}", "hex": "0123456789abcdef"}
 # number of digits of 2**63 - 1
-_WIDTHS = {"decimal": 19, "base62": 11, "base58": 11, "base36": 13, "base32": 13, "hex": 16}
+_WIDTHS = {"decimal": 19, "base62": 11, "hex": 16}
 # alphabet and width of the padded forms
 DIGITS = {form: (_ALPHABETS[form], width) for form, width in _WIDTHS.items() if form != "decimal"}
 _VALUES = {form: {char: value for value, char in enumerate(chars)} for form, chars in _ALPHABETS.items()}
-for _form in ("base36", "base32", "hex"):
-    _VALUES[_form].update({char.swapcase(): value for char, value in _VALUES[_form].items()})
-_VALUES["base32"].update(dict.fromkeys("Oo", 0) | dict.fromkeys("IiLl", 1))
+_VALUES["hex"].update({char.upper(): value for char, value in _VALUES["hex"].items()})
 
 # decimal digits of the largest value of a field, by its width in bits
 _FIELD_DIGITS = tuple(len(str((1 << bits) - 1)) for bits in range(64))
@@ -61,8 +51,8 @@ def encode(an_id: int, form: str, *, layout: Layout | str | None = None) -> str:
 
     Args:
         an_id: 0 .. 2**63 - 1.
-        form: decimal, not padded; or padded to a fixed width: base62 and base58 to 11 characters, base36 (lower case)
-            and base32 (Crockford, upper case) to 13, hex (lower case) to 16; or friendly.
+        form: decimal, not padded; padded to a fixed width, hex (lower case) to 16 characters and base62 to 11; or
+            friendly.
         layout: for friendly only: a Layout, the name of a preset, or text such as ``41/0/2/10/10``. None: the default.
 
     Raises:
@@ -108,8 +98,7 @@ def bits_of(layout: Layout, an_id: int) -> dict[str, str]:
 def parse(text: str, form: str, *, layout: Layout | str | None = None) -> int:
     """Parse an id from text; the inverse of encode().
 
-    Padding is optional. base36, base32 and hex ignore case; hex may begin with 0x; base32 ignores hyphens between
-    digits and reads I and L as 1, O as 0, as Crockford specifies. A friendly text must have exactly the fields of
+    Padding is optional. hex ignores case, and may begin with 0x. A friendly text must have exactly the fields of
     *layout*, in order.
 
     Returns:
@@ -128,7 +117,7 @@ def parse(text: str, form: str, *, layout: Layout | str | None = None) -> int:
     if form == "friendly":
         return _from_friendly(text, resolve_layout(layout))
     skip = 2 if form == "hex" and text[:2] in ("0x", "0X") else 0
-    digits = text.replace("-", "") if form == "base32" else text[skip:]
+    digits = text[skip:]
     width, values, base = _WIDTHS[form], _VALUES[form], len(_ALPHABETS[form])
     if not 0 < len(digits) <= width:
         _refuse(text, form, f"it has {len(digits)} digits, not 1 .. {width}")

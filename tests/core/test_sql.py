@@ -75,10 +75,11 @@ def run(connection: sa.Connection, statements: Iterator[str]) -> None:
             connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
-@pytest.mark.parametrize("name", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("name", ["postgresql", "mariadb", "mysql"])
 @pytest.mark.parametrize("spec", LAYOUTS)
 def test_a_server_computes_what_python_computes(name: str, spec: str, request: pytest.FixtureRequest) -> None:
-    connection: sa.Connection = request.getfixturevalue(name)
+    # MariaDB takes what MySQL takes, too
+    connection: sa.Connection = request.getfixturevalue("mariadb" if name == "mysql" else name)
     layout, rng = resolve_layout(spec), random.Random(spec)
     form = FORMS[LAYOUTS.index(spec) % len(FORMS)]
     run(connection, functions(name, layout, prefix="x", form=form))
@@ -136,6 +137,31 @@ def test_an_embedded_database_computes_what_python_computes(dialect: str, spec: 
         assert found == expected_first(layout, moment), moment
 
 
+@pytest.mark.parametrize("spec", LAYOUTS)
+def test_clickhouse_computes_what_python_computes(spec: str) -> None:
+    chdb = pytest.importorskip("chdb.session")
+    layout, rng, session = resolve_layout(spec), random.Random(spec), chdb.Session()
+    form = FORMS[LAYOUTS.index(spec) % len(FORMS)]
+    for statement in functions("clickhouse", layout, prefix="x", form=form):
+        session.query(statement)
+
+    def ask(expressions: list[str]) -> list[str]:
+        return str(session.query(f"SELECT arrayJoin([{','.join(expressions)}])")).splitlines()
+
+    # times end in 2299 there
+    ids = [an_id for an_id in sample(layout, rng, 20) if layout.decode(an_id).timestamp_ms < 10_000_000_000_000]
+    assert [int(line) for line in ask([f"x_worker(toInt64({an_id}))" for an_id in ids])] == [
+        layout.decode(an_id).worker for an_id in ids
+    ]
+    assert ask([f"x_text(toInt64({an_id}))" for an_id in ids]) == [f'"{encode(an_id, form)}"' for an_id in ids]
+    times = [f"toUnixTimestamp64Milli(x_time(toInt64({an_id})))" for an_id in ids]
+    assert [int(line) for line in ask(times)] == [layout.decode(an_id).timestamp_ms for an_id in ids]
+    at = [moment for moment in moments(layout, rng) if moment.year < 2290]
+    first = ask([f"x_first_id('{moment:%Y-%m-%d %H:%M:%S.%f}')" for moment in at])
+    assert [int(line) for line in first] == [expected_first(layout, moment) for moment in at]
+    session.close()
+
+
 def test_many_ids_are_in_the_partition_of_their_time_in_postgresql(postgresql: sa.Connection) -> None:
     layout, start = layouts["default"], datetime(2026, 1, 1, tzinfo=UTC)
     start_ms, day_ms = int(start.timestamp() * 1000), 86_400_000
@@ -190,7 +216,7 @@ def test_partitions_follow_each_other_without_a_gap(start_ms: int, by: str) -> N
     ("dialect", "options", "why"),
     [
         ("oracle", {}, "Use one of postgresql"),
-        ("sqlite", {}, "Use postgresql or mariadb"),
+        ("sqlite", {}, "Use postgresql, mariadb or mysql"),
         ("mariadb", {"table": "a;b"}, "is not a name"),
         ("mariadb", {"table": "a.b.c"}, "is not a name"),
         ("mariadb", {"column": "a`"}, "is not a name"),

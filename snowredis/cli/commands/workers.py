@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, natural, open_known_pool, open_pool, settings
-from snowredis.cli.output import printable
+from snowredis.cli.output import emit, printable
 from snowredis.cli.show import show, show_conditions
 from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from snowredis.monitor.conditions import Condition
     from snowredis.monitor.events import Event, Follower
+    from snowredis.monitor.pool_monitor import Reading
 
 # --- workers ------------------------------------------------------------------------------------
 
@@ -26,26 +27,36 @@ _COLUMNS = "worker state host pid label heartbeat_at ends_at ids_until ids_made 
 _COLUMNS += " namespace clock_backs refused version"
 # leases that ended, the newest of them
 MOST_ENDED = 20
+_WATCH_EVERY_S = 2.0
 
 
 def _add_workers_arguments(parser: Parser) -> None:
     parser.add_redis()
-    parser.add_json("one object")
+    text = "repeat every 2 s until Ctrl-C; while Redis is away, say for how long the workers that were alive have ids"
+    parser.add_argument("--watch", action="store_true", help=text)
+    parser.add_json("one object; with --watch one a line")
 
 
 def _workers(args: argparse.Namespace) -> None:
     from snowredis.monitor.pool_monitor import PoolPoller
 
     with open_known_pool(args) as pool:
-        reading = PoolPoller(pool).read()
+        poller = PoolPoller(pool)
+        reading = poller.read()
         if reading.error is not None:
             raise reading.error
+        while _show_workers(reading, pool.where, args) and args.watch:
+            time.sleep(_WATCH_EVERY_S)
+            reading = poller.read()
+
+
+def _show_workers(reading: Reading, where: str, args: argparse.Namespace) -> bool:
+    """Print a reading; return whether somebody reads it."""
     snapshot, status = reading.snapshot, reading.status
     if args.json or snapshot is None:
-        show(reading.report, "", as_json=True)
-        return
+        return show(reading.report, "", as_json=True)
     info = snapshot.info
-    print(f"pool {info.name} at {printable(pool.where)}: {info.used:,} of {info.capacity:,} worker ids are leased")
+    print(f"pool {info.name} at {printable(where)}: {info.used:,} of {info.capacity:,} worker ids are leased")
     print(f"status {status.level}: {printable(status.headline, 200)}")
     show_conditions(status.conditions)
     if snapshot.leases:
@@ -55,6 +66,7 @@ def _workers(args: argparse.Namespace) -> None:
         show([*snapshot.living, *snapshot.ended[:MOST_ENDED]], columns, now_ms=info.now_ms)
     if len(snapshot.ended) > MOST_ENDED:
         print(f"… and {len(snapshot.ended) - MOST_ENDED:,} more that ended: --json has all")
+    return emit("")
 
 
 WORKERS = Command(
@@ -65,7 +77,7 @@ no ids), silent (no heartbeat for two thirds of a ttl), expired (the lease ended
 process found its process dead). Ended ones are listed for an hour, or as long as they may have ids.""",
     [
         ("snowredis workers", "of the only pool"),
-        ("watch snowredis workers --pool orders", "every 2 s"),
+        ("snowredis workers --pool orders --watch", "every 2 s"),
         ("snowredis workers --json | jq '.leases[].host'", "for programs"),
     ],
     _add_workers_arguments,
