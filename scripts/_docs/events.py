@@ -60,7 +60,7 @@ _FIELDS = {
     EventKind.ALARM: ("from", "until", "reason"),
 }
 # records in the order in which a reader meets them
-_RECORDS = (PoolReport, PoolInfo, LayoutPeriod, Status, Condition, PlanAnswer, Lease, Event, WorkerStats, Whois)
+RECORDS = (PoolReport, PoolInfo, LayoutPeriod, Status, Condition, PlanAnswer, Lease, Event, WorkerStats, Whois)
 
 
 def kinds() -> str:
@@ -78,7 +78,7 @@ def _names(names: Iterable[str]) -> str:
 
 def records() -> str:
     """Return a table of fields for each record that JSON shows."""
-    return "\n\n".join(f"**{record.__name__}**\n\n{_record(record)}" for record in _RECORDS)
+    return "\n\n".join(f"**{record.__name__}**\n\n{_record(record)}" for record in RECORDS)
 
 
 def _record(record: type[Any]) -> str:

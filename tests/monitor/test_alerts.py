@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from snowredis.monitor.conditions import TABLE
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE
+from tests.monitor.moments import EXPECTED
 from tests.support.prometheus import promtool
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +51,19 @@ def test_every_alert_is_tested_and_says_what_to_do() -> None:
         page, anchor = rule.partition("runbook: ")[2].split()[0].split("#")
         headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text("utf-8"), re.MULTILINE)
         assert anchor in {re.sub(r"[^\w ]", "", heading).lower().replace(" ", "-") for heading in headings}, rule
+
+
+def test_every_condition_and_its_alert_are_in_a_bad_moment() -> None:
+    """The table that scripts/bad_moments.py plays."""
+    alerts = dict(re.findall(r"- alert: Snowredis(\w+)\n        expr: ([^\n]*)", ALERTS.read_text("utf-8")))
+    assert {alert for each in EXPECTED.values() for alert in (*each.alerts, *each.quiet)} <= alerts.keys()
+    played = {code for each in EXPECTED.values() for code in each.codes}
+    # a pool without a worker, one that is not read, and an alarm have tests of their own
+    assert TABLE.keys() - played == {"alarm", "pool-missing", "unread"}
+    for alert, expression in alerts.items():
+        level = re.search(r'condition="([a-z-]+)"}\) == 2', expression)
+        if level:
+            assert any(alert in each.alerts and level[1] in each.codes for each in EXPECTED.values()), alert
 
 
 def test_the_quiet_day_has_every_metric_that_alerts_look_at() -> None:
