@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import select
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,12 +32,6 @@ pytestmark = pytest.mark.server
 ROOT = Path(__file__).parents[2]
 CHILD = [sys.executable, str(ROOT / "tests/cli/programs/child_of_run.py")]
 TTL_S = 4.0
-
-
-def begin_session() -> None:
-    """Make standard input the terminal of a new session."""
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -193,42 +183,6 @@ def test_a_killer_that_reads_nothing_is_replaced_and_stops_neither_run_nor_its_e
         assert (killer._process is stopped) == (times == 1)
     in_time(killer.close)
     assert killer._process.returncode == -signal.SIGKILL
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_ctrl_z_gives_the_terminal_back_to_the_shell_and_fg_goes_on(own_server: RedisServer, tmp_path: Path) -> None:
-    WorkerPool(own_server.url, "p").create(PoolConfig(name="p"))
-    terminal, end = os.openpty()
-    shell = subprocess.Popen(
-        ["bash", "--norc", "--noprofile", "-i"], stdin=end, stdout=end, stderr=end, cwd=ROOT,
-        preexec_fn=begin_session,  # noqa: PLW1509
-    )  # fmt: skip
-    os.close(end)
-    try:
-        os.write(terminal, f"{shlex.join(command(own_server, *CHILD, str(tmp_path / 'out')))}\n".encode())
-        eventually(lambda: is_running(tmp_path / "out"), "the program", 30)
-        for _ in range(2):
-            os.write(terminal, b"\x1a")
-            read_until(terminal, b"Stopped")
-            more = len(lines(tmp_path / "out")) + 3
-            os.write(terminal, b"fg\n")
-            eventually(lambda more=more: len(lines(tmp_path / "out")) > more, "the program", 10)  # type: ignore[misc]
-        os.write(terminal, b"\x03")
-        eventually(lambda: is_gone(pid_of(tmp_path / "out")), "the end of the program", 10)
-        os.write(terminal, b"echo the; echo shell\n")
-        read_until(terminal, b"the\r\nshell")
-    finally:
-        shell.kill()
-        shell.wait()
-        os.close(terminal)
-
-
-def read_until(terminal: int, text: bytes) -> None:
-    """Read from a terminal until it shows *text*."""
-    seen, deadline_s = b"", time.monotonic() + 30
-    while text not in seen:
-        assert select.select([terminal], [], [], deadline_s - time.monotonic())[0], seen
-        seen += os.read(terminal, 4096)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")

@@ -51,7 +51,7 @@ STATEMENTS = {
         {seconds(DEFAULT.floor_ms)},
         3,
     ),
-    # as state_of() of snowredis.monitor.snapshot
+    # as lease_of() of snowredis.monitor.lease
     r"\bsilent after (\d+) s\b": ({seconds(2 * DEFAULT.ttl_ms // 3)}, 1),
     r"\bfailover should take less than (\d+) s\b": ({TAKES_LESS}, 1),
     r"\bheartbeats?[^.|]{0,20}\bevery (\d+) s": ({seconds(DEFAULT.heartbeat_ms)}, 2),

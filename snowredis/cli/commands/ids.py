@@ -183,7 +183,7 @@ WHOIS = Command(
     "whois",
     "show which process made an id",
     """Reads the pool's events, of which about 20,000 are kept. Exits with 1 if the process that made an id cannot be
-known. How one id can be in two tables: docs/how-to/duplicate-ids.md.""",
+known. How one id can be in two tables: docs/how-to/troubleshooting.md.""",
     [
         ("snowredis whois 249736970576592896 --pool orders", "host, pid, lease"),
         ("snowredis whois 0IRnTPj9V9k --format base62 --json", "for programs"),
