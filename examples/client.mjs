@@ -55,15 +55,13 @@ export class Layout {
 export class Settings {
   constructor(signature) {
     const parts = Object.fromEntries(signature.split(" ").map((part) => part.split(/=(.*)/s)));
-    if (parts.format !== "5") throw refusal("SIGNATURE", `not format 5: ${signature}`);
+    if (parts.format !== "1") throw refusal("SIGNATURE", `not format 1: ${signature}`);
     const times = ["ttl", "max_clock_lead", "redis_skew", "failover_slack", "outage_reserve"];
-    const [ttlMs, lead, skew, slack, outage] = times.map((name) => Number(parts[`${name}_ms`] ?? 0));
+    const [ttlMs, lead, skew, slack, outage] = times.map((name) => Number(parts[`${name}_ms`]));
     const [others, third, layout] = [lead + skew + slack, Math.floor(ttlMs / 3), new Layout(parts.layout)];
-    Object.assign(this, { signature, layout, datacenter: Number(parts.datacenter), ttlMs, floorMs: ttlMs + others });
+    Object.assign(this, { signature, layout, datacenter: Number(parts.datacenter), ttlMs });
     this.heartbeatMs = ttlMs <= others + third ? Math.floor(third / 2) : third;
     this.repeatMs = Math.min(REPEAT_MS, this.heartbeatMs);
-    this.waitMs = this.floorMs + others + layout.tickMs;
-    this.constants = [ttlMs, lead, skew, slack, outage, 20_000, parts.durability ?? "detect"].join();
     // the outage lane, the last one, is left out
     this.usableLanes = layout.laneCount - (outage > 0 ? 1 : 0);
   }
@@ -71,25 +69,23 @@ export class Settings {
 
 // one worker id, and what may still be made of it
 class Lease {
-  constructor(settings, renewSoon, token, incarnation, [worker, until, begins, renewalId, outageEnd]) {
-    Object.assign(this, { settings, renewSoon, token, incarnation, worker, renewalId, pendingId: "" });
-    [this.until, this.outageEnd, this.begins] = [Number(until), Number(outageEnd), begins.split(",").map(Number)];
+  constructor(settings, renewSoon, token, terms) {
+    Object.assign(this, { settings, renewSoon, token });
+    this.renewed(terms);
     // not tick 0, of which an id may be 0
     const firstTickOf = (beginMs) => Math.max(1, settings.layout.firstTickFrom(beginMs));
-    const laneOf = (beginMs, number) => ({ number, firstTick: firstTickOf(beginMs), tick: -Infinity, id: 0n });
-    this.lanes = this.begins.slice(0, settings.usableLanes).map(laneOf);
-    this.lane = this.lanes[0];
+    const laneOf = (beginMs, number) => ({ number, firstTick: firstTickOf(Number(beginMs)), tick: -Infinity, id: 0n });
+    this.lanes = terms.split(",").slice(5).map(laneOf);
+    [this.lane] = this.usable = this.lanes.slice(0, settings.usableLanes);
   }
 
-  renewed(incarnation, [until, , outageBegin, outageEnd]) {
-    [this.renewalId, this.pendingId, this.incarnation] = [this.pendingId, "", incarnation];
-    this.until = Math.max(this.until, Number(until));
-    this.begins.push(Math.max(this.begins.pop(), Number(outageBegin)));
-    this.outageEnd = Math.max(this.outageEnd, Number(outageEnd));
+  // the terms are sent as they are; they begin with worker id and until
+  renewed(terms) {
+    [this.terms, this.pendingId] = [terms, ""];
+    [this.worker, this.until] = terms.split(",", 2).map(Number);
   }
 
-  get text() { return [this.worker, this.token, this.renewalId, this.pendingId, this.until, this.outageEnd].join(); }
-  get opened() { return this.begins.map((_, number) => (this.lanes[number]?.tick >= 0 ? "1" : "0")).join(""); }
+  get opened() { return this.lanes.map((lane) => (lane.tick >= 0 ? "1" : "0")).join(""); }
 
   nextId(made) {
     const { settings: { layout, datacenter }, worker } = this;
@@ -121,7 +117,7 @@ class Lease {
 
   // of the lanes that may use the tick, the one whose last tick, or beginning, is the latest
   laneFor(tick) {
-    return this.lanes.filter((a) => this.nextTick(a) <= tick).sort((a, b) => this.nextTick(b) - this.nextTick(a))[0];
+    return this.usable.filter((a) => this.nextTick(a) <= tick).sort((a, b) => this.nextTick(b) - this.nextTick(a))[0];
   }
 }
 
@@ -129,10 +125,10 @@ export class Client {
   #problem = refusal("NO_LEASE", "no worker id has been leased yet", POLL_MS);
   #made = { ids: 0, before: 0, beforeMs: 0 };
   #claimToken = "";
-  #refused = "0";
+  #refused = "";
   #fullMs = 10;
-  // incarnation and version of the newest reply
-  #seen = ["", "0"];
+  // the state of the pool in the newest reply
+  #seen = "";
   #repliedAtMs = 0;
   #wake = () => {};
 
@@ -156,7 +152,7 @@ export class Client {
     }
   }
 
-  get worker() { return Number(this.#leased().worker); }
+  get worker() { return this.#leased().worker; }
   nextId() { return this.#leased().nextId(this.#made); }
   id() { return this.#patiently(() => this.nextId()); }
   close() { return (this.closing ??= this.#close()); }
@@ -170,7 +166,7 @@ export class Client {
     const send = (...words) => connection.sendCommand([...words, `${keys.length}`, ...keys, ...args]);
     const evalIfNew = (error) => (error.message.startsWith("NOSCRIPT") ? send("EVAL", text) : Promise.reject(error));
     const reply = await send("EVALSHA", sha).catch(evalIfNew);
-    return reply.length === 1 ? reply[0].split("\n") : reply;
+    return reply[0].split("\n");
   }
 
   #leased() {
@@ -199,17 +195,14 @@ export class Client {
   }
 
   async #claim() {
-    const { layout, waitMs, heartbeatMs, repeatMs } = this.settings;
+    const { heartbeatMs, repeatMs } = this.settings;
     const token = (this.#claimToken ||= randomName());
-    const { status, fields } = await this.#call("claim", (nowMs) => {
-      const usableFromMs = Math.max(0, layout.startOf(layout.tickAt(nowMs)));
-      // it has no outage lane, and does not give up
-      return [token, usableFromMs, waitMs, this.owner, 0, 0, layout.capacity, layout.laneCount, this.#refused];
-    });
+    // it has no outage lane and wants none, and does not give up
+    const { status, fields } = await this.#call("claim", token, this.owner, 0, this.#refused);
     if (!status) return repeatMs;
     this.#claimToken = "";
     this.#fullMs = status === "full" ? Math.min(this.#fullMs * 2, 2_000) : 10;
-    if (status === "granted") this.lease = new Lease(this.settings, this.#renewSoon, token, this.#seen[0], fields);
+    if (status === "granted") this.lease = new Lease(this.settings, this.#renewSoon, token, fields[0]);
     const settlingMs = Math.min(Number(fields[0]), heartbeatMs, REFUSED_MS);
     return { granted: repeatMs / 2, settling: settlingMs, full: this.#fullMs, behind: REPEAT_MS }[status] ?? REFUSED_MS;
   }
@@ -217,11 +210,11 @@ export class Client {
   async #renew() {
     const { lease, settings } = this;
     lease.pendingId ||= randomName();
-    const args = [lease.text, lease.begins.join(), this.#stats(), this.owner, lease.incarnation];
-    const { status, fields } = await this.#call("renew", () => args);
+    const args = [lease.token, this.owner, lease.terms, lease.pendingId, this.#stats()];
+    const { status, fields } = await this.#call("renew", ...args);
     if (!status) return settings.repeatMs;
     if (status === "renewed") {
-      lease.renewed(this.#seen[0], fields);
+      lease.renewed(fields[0]);
       return settings.heartbeatMs * (1 - 0.15 * Math.random());
     }
     this.lease = undefined;
@@ -239,24 +232,25 @@ export class Client {
     await this.kept;
     // the claim had no reply: repeat it once, to release what it granted
     if (this.#claimToken) await this.#claim();
-    if (this.lease) await this.#call("release", () => [this.lease.text, this.lease.opened, this.#stats(), "0"]);
+    const { token, terms, pendingId, opened } = this.lease ?? {};
+    if (token) await this.#call("release", token, terms, pendingId, opened, this.#stats());
     this.#disconnect();
   }
 
   // return the reply; without a status, Redis may have done it, and the same call is due again
-  async #call(name, argsAt) {
-    const { signature, constants, ttlMs } = this.settings;
+  async #call(name, ...own) {
+    const { signature, ttlMs } = this.settings;
     // the process or the machine was paused: the connection may lead to a former master
     if (Math.abs(Date.now() - this.#repliedAtMs) > ttlMs / 2) this.#disconnect();
     try {
       await this.#connect();
       const [nonce, nowMs] = [randomName(), Date.now()];
-      const args = [signature, nonce, constants, ...this.#seen, nowMs, ...argsAt(nowMs)].map(String);
+      const args = [signature, nonce, this.#seen, nowMs, ...own].map(String);
       const [status, ...fields] = await inTime(this.run(name, args));
       if (fields.pop() !== nonce || /^(unidentified|broken)$/.test(status)) throw noReply(`${status} ${fields}`);
       this.#repliedAtMs = Date.now();
-      if (status !== "signature") this.#seen = fields.splice(0, 5).slice(1, 3);
-      if (status === "signature" || name === "claim") this.#refused = status === "signature" ? "1" : "0";
+      if (status !== "signature") this.#seen = fields.splice(0, 4)[1];
+      if (status === "signature" || name === "claim") this.#refused = status === "signature" ? "r" : "";
       this.#problem = refusal(status.toUpperCase(), `${fields[0]}; see docs/reference/protocol.md`, POLL_MS);
       return { status, fields };
     } catch (error) {

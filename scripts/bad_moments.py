@@ -44,7 +44,7 @@ from snowredis.integrations.claims import claim_within  # noqa: E402
 from snowredis.process.clock import StepClock  # noqa: E402
 from snowredis.snowflake import lease_manager  # noqa: E402
 from snowredis.snowflake.open import pool_config  # noqa: E402
-from snowredis.snowflake.protocol import ClaimRequest, PresentedLease, ReleaseRequest, WorkerStats  # noqa: E402
+from snowredis.snowflake.protocol import KILLED, ClaimRequest, ReleaseRequest, WorkerStats  # noqa: E402
 from snowredis.snowflake.redis_store import RedisStore  # noqa: E402
 from snowredis.snowflake.replies import Granted, Seen  # noqa: E402
 from tests.chaos.proxy import Proxy  # noqa: E402
@@ -335,10 +335,9 @@ def _many_deaths(stage: Stage) -> None:
     for number in range(1_000):
         now_ms = time.time_ns() // 1_000_000
         token, owner = f"{number:032x}", json.dumps({"host": f"web-{number % 50}", "pid": number + 1, "label": "api"})
-        granted = store.claim(ClaimRequest(token, now_ms, now_ms, 10**9, owner), seen)
+        granted = store.ask(ClaimRequest(seen, now_ms, token, owner))
         assert isinstance(granted, Granted), granted
-        lease = PresentedLease(granted.worker, token, granted.renewal_id, "", granted.until_ms, granted.outage_until_ms)
-        store.release(ReleaseRequest(lease, now_ms, "", WorkerStats(7), reclaimed=True), granted.seen)
+        store.ask(ReleaseRequest(granted.seen, now_ms, token, granted.terms, "", KILLED, WorkerStats(7)))
     store.close()
 
 

@@ -30,6 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import snowredis
 from snowredis.snowflake.open import open_store
+from snowredis.snowflake.protocol import CreateRequest
+from snowredis.snowflake.replies import Seen
 from tests.support.ha import Sentinels, running
 from tests.support.servers import redis_server
 
@@ -136,7 +138,7 @@ def play(directory: Path, args: argparse.Namespace) -> None:
     with (sentinels if args.sentinel else one_server)(directory, args) as (url, take_away, bring_back):
         settings = {"pool": POOL, "ttl": args.ttl}
         with contextlib.closing(open_store(url, settings)) as store:
-            store.create(time.time_ns() // 1_000_000)
+            store.ask(CreateRequest(Seen(), time.time_ns() // 1_000_000))
             floor_s = store.config.floor_ms / 1000
         watchers = Watchers(url, args.ttl)
         try:

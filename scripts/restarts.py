@@ -26,13 +26,13 @@ from snowredis.core.layout import Layout
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import (
     ClaimRequest,
+    CreateRequest,
     PoolConfig,
     ReleaseRequest,
     RenewRequest,
     WorkerStats,
     pool_keys,
 )
-from snowredis.snowflake.protocol import PresentedLease as Presented
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.replies import Granted, Renewed, Seen
@@ -105,7 +105,7 @@ def run(size: int, every_ms: int, *, hours: float, killed: bool, seed: int, layo
     """Let a fleet of *size* processes live, each replaced when it ends."""
     pool, counts = Pool(layout or Layout(), seed), Counts()
     began_ms = pool.now_ms
-    pool.create(began_ms)
+    pool.ask(CreateRequest(Seen(), began_ms))
     ends_ms, half_ms = began_ms + round(hours * HOUR_MS), began_ms + round(hours * HOUR_MS / 2)
     lengths = lifetimes(pool, every_ms)
     # when a process starts, and since when it waits
@@ -122,11 +122,11 @@ def run(size: int, every_ms: int, *, hours: float, killed: bool, seed: int, layo
                 break
             pool.set_clock(at_ms)
             token = pool.world.random.randbytes(16).hex()
-            reply = pool.claim(ClaimRequest(token, at_ms, at_ms, 40_000, OWNER), Seen())
+            reply = pool.ask(ClaimRequest(Seen(), at_ms, token, OWNER))
             if not isinstance(reply, Granted):
                 heapq.heappush(queue, (at_ms + max(20, min(500, reply.wait_ms)), number, since_ms or at_ms))
                 continue
-            opens_ms = min(reply.lanes_ms[:-1])
+            opens_ms = min(reply.terms.lanes_ms[:-1])
             waited_ms = max(at_ms, opens_ms) - (since_ms or at_ms)
             length_ms = max(1_000, next(lengths))
             if at_ms >= half_ms:
@@ -134,16 +134,18 @@ def run(size: int, every_ms: int, *, hours: float, killed: bool, seed: int, layo
                 counts.lived_ms += length_ms
                 counts.waits_ms += [waited_ms] if waited_ms > 10 else []
                 # it opens when its beginning has passed
-                closed_ms = min(length_ms, max(0, reply.lanes_ms[-1] - at_ms))
+                closed_ms = min(length_ms, max(0, reply.terms.lanes_ms[-1] - at_ms))
                 counts.open_ms += length_ms - closed_ms
             end_ms = max(at_ms, opens_ms) + length_ms
-            pool.hold(reply.worker, end_ms + (pool.config.ttl_ms - LAST_RENEWAL_MS if killed else 1_000))
+            pool.hold(reply.terms.worker, end_ms + (pool.config.ttl_ms - LAST_RENEWAL_MS if killed else 1_000))
             heapq.heappush(lives, (end_ms, number, reply, token, at_ms))
         else:
             at_ms, number, granted, token, began_ms = heapq.heappop(lives)
             # the first lane that was open is used
             opened = next(
-                lane for lane, ms in enumerate(granted.lanes_ms) if ms <= max(began_ms, min(granted.lanes_ms[:-1]))
+                lane
+                for lane, ms in enumerate(granted.terms.lanes_ms)
+                if ms <= max(began_ms, min(granted.terms.lanes_ms[:-1]))
             )
             _end(pool, granted, token, at_ms, opened=-1 if killed else opened)
             heapq.heappush(queue, (at_ms, number, 0))
@@ -158,15 +160,13 @@ def _end(pool: Pool, granted: Granted, token: str, at_ms: int, *, opened: int) -
     """
     pool.set_clock(at_ms - LAST_RENEWAL_MS)
     renewal_id = pool.world.random.randbytes(16).hex()
-    lease = Presented(granted.worker, token, granted.renewal_id, renewal_id, granted.until_ms, granted.outage_until_ms)
     stats = WorkerStats(ids_made=1)
-    renewed = pool.renew(RenewRequest(lease, pool.now_ms, granted.lanes_ms, stats, OWNER, granted.incarnation), Seen())
+    renewed = pool.ask(RenewRequest(Seen(), pool.now_ms, token, OWNER, granted.terms, renewal_id, stats))
     pool.set_clock(at_ms)
     if opened < 0 or not isinstance(renewed, Renewed):
         return
-    flags = "".join("1" if lane == opened else "0" for lane in range(len(granted.lanes_ms)))
-    lease = Presented(granted.worker, token, renewal_id, "", renewed.until_ms, renewed.outage_until_ms)
-    pool.release(ReleaseRequest(lease, at_ms, flags, stats), Seen())
+    flags = "".join("1" if lane == opened else "0" for lane in range(len(granted.terms.lanes_ms)))
+    pool.ask(ReleaseRequest(Seen(), at_ms, token, renewed.terms, "", flags, stats))
 
 
 def main() -> None:

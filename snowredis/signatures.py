@@ -8,16 +8,14 @@ from __future__ import annotations
 import time
 
 # fields that the scripts add to a signature; see pool.lua
-HINTS = ("changes_at", "ends_at", "changed", "unsure", "lost")
-# settings that are stored only if they are not these
-_UNSTORED = {"durability": "detect"}
+HINTS = ("ends_at", "unsure", "lost", "start", "end")
 # a twelfth of the ttl, unless they are set
 _TWELFTHS = ("max_clock_lead_ms", "redis_skew_ms")
 
 
 def settings_of(signature: str) -> dict[str, str]:
     """Return the settings in a pool's signature by name, in the units of connect()."""
-    fields = _UNSTORED | dict(field.partition("=")[::2] for field in signature.split())
+    fields = _fields(signature)
     ttl_ms = fields.get("ttl_ms", "")
     twelfth = str(int(ttl_ms) // 12) if ttl_ms.isdecimal() else None
     settings = {}
@@ -69,37 +67,63 @@ def layout_advice(pool: str, stored: str, given: str) -> str:
             "Redis does not know the pool any more: a process with its settings has to create it again. If those "
             f"of this process are right, run once: snowredis pool create {pool}"
         )
-    for name, event in (("changes_at", "changes to these settings"), ("ends_at", "was deleted and ends")):
-        at_ms = there.get(name, "")
-        if at_ms.isdecimal() and len(at_ms) < 14:
-            at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(int(at_ms) // 1000))
-            return f"The pool {event} at {at}: start this process again after that."
+    if "start" in there:
+        return _after(stored, given)
+    if ends_at := _utc(there.get("ends_at", "")):
+        return f"The pool was deleted and ends at {ends_at}: start this process again after that."
     if "unsure" in there:
         return (
             "The pool has ended, but a copy of it in a replica may not know that. Repeat the command that ended it: "
-            "snowredis pool delete, or pool change-layout."
+            "snowredis pool delete."
         )
-    if "changed" in there:
-        return "The layout of the pool was changed: start this process again with the new one."
     # the default of outage_reserve follows the layout
     if all(name.startswith("layout") or name == "outage_reserve" for name in differences(stored, given)):
-        return (
-            "Use the layout of the pool, or another pool name. If the layout was changed and Redis went back to a "
-            "time before, change it again: snowredis pool change-layout."
-        )
+        return "Use the layout of the pool, or another pool name."
     return "Use the settings of the pool, or another pool name."
 
 
-# format of what is stored in Redis -> the versions that write and read it. A number stands for one form of everything;
-# a pool or tag has the number of the version that changed its own form last
-FORMATS = {
-    1: "development versions before 0.1.0",
-    2: "development versions before 0.1.0",
-    3: "development versions before 0.1.0",
-    4: "development versions before 0.1.0",
-    5: "snowredis 0.1.0 and later (pools)",
-    6: "snowredis 0.1.0 and later (tags)",
-}
+def _utc(ms: str) -> str:
+    """Return a time that the scripts wrote, for people; "" for any other text."""
+    if not ms.isdecimal() or len(ms) > 13:
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(int(ms) // 1000))
+
+
+def _after(stored: str, given: str) -> str:
+    """Return how a pool with another layout can start at the name of a deleted one: with ids above all of that one."""
+    text = "The pool was deleted, but ids of this layout would not all be above those that the pool could make. "
+    try:
+        fields = _fields(stored)
+        bits, below, tick_ms, epoch_ms = _shape(fields["layout"])
+        # as lowest_id() of pool.lua
+        highest = min(2**bits, -(-(int(fields["end"]) - epoch_ms) // tick_ms)) << below
+        bits, below, tick_ms, epoch_ms = _shape(_fields(given)["layout"])
+        tick = -(-highest >> below)
+        earlier_ms = int(fields["start"]) - tick * tick_ms
+    except (ValueError, KeyError):
+        return f"{text}Use another pool name."
+    ways = [f"an epoch_ms of {earlier_ms} or less in this layout"] if earlier_ms >= 0 and tick < 2**bits else []
+    if from_utc := _utc(str(epoch_ms + tick * tick_ms)) if tick < 2**bits else "":
+        ways.append(f"the same after {from_utc}")
+    return f"{text}Use {', or '.join([*ways, 'another pool name'])}."
+
+
+def _shape(layout: str) -> tuple[int, int, int, int]:
+    """Return the bits of the timestamp and those below it, tick_ms and epoch_ms. Raises ValueError and KeyError."""
+    widths, *options = layout.split(";")
+    bits, *others = widths.replace(",", "/").split("/")
+    values = dict(option.split("=", 1) for option in options)
+    below = sum(int(width.rpartition(":")[2]) for width in others) + int(values.get("gene_bits", 0))
+    return int(bits), below, int(values["tick_ms"]), int(values["epoch_ms"])
+
+
+def _fields(signature: str) -> dict[str, str]:
+    return dict(field.partition("=")[::2] for field in signature.split())
+
+
+# format of what is stored in Redis -> the versions that write and read it. A pool or a tag has the number of the
+# version that changed its own form last
+FORMATS = {1: "snowredis 0.1.0 and later"}
 
 
 def wrong_format(given: str, stored: str) -> str:
@@ -107,14 +131,13 @@ def wrong_format(given: str, stored: str) -> str:
     here, there = _format_of(given), _format_of(stored)
     if here == there:
         return ""
-    writer = FORMATS.get(there, "a later version of snowredis")
+    writers = [FORMATS.get(number, "another version of snowredis") for number in (there, here)]
     return (
-        f"it is stored in format {there}, which {writer} write and read, and this version ({FORMATS[here]}) reads "
+        f"it is stored in format {there}, which {writers[0]} writes and reads, and this version ({writers[1]}) reads "
         f"format {here}. Nothing was changed. Use one version in all processes, or see docs/how-to/upgrade.md"
     )
 
 
 def _format_of(signature: str) -> int:
     name, _, number = signature.partition(" ")[0].partition("=")
-    # format 1 had no number
-    return int(number) if name == "format" and number.isdecimal() and len(number) < 10 else 1
+    return int(number) if name == "format" and number.isdecimal() and len(number) < 10 else 0

@@ -29,14 +29,14 @@ from snowredis.servers.scripts import Script
 from snowredis.snowflake.pace import BEAT_SHARES
 from snowredis.snowflake.protocol import (
     ClaimRequest,
+    CreateRequest,
     PoolConfig,
-    PresentedLease,
     ReleaseRequest,
     RenewRequest,
     pool_keys,
 )
 from snowredis.snowflake.redis_store import RedisStore, ScriptStore, load
-from snowredis.snowflake.replies import Granted, Renewed, Seen
+from snowredis.snowflake.replies import Granted, Renewed, Seen, Terms
 
 # leases of the unit costs outlive the run, so that living workers stay living
 LONG_TTL_MS = 3_600_000
@@ -48,41 +48,31 @@ AT_A_TIME = 200
 class Holder:
     """Lease of one worker, with what its next heartbeat needs."""
 
-    worker: int
     token: str
-    renewal_id: str
-    until_ms: int
-    lanes_ms: tuple[int, ...]
-    outage_ms: int
+    terms: Terms
 
 
 def claim(store: ScriptStore) -> Holder:
-    token, now = secrets.token_hex(16), now_ms()
+    token = secrets.token_hex(16)
     # a worker id that was released a moment ago has its first lane reserved: that costs Redis the same
-    answer = store.claim(ClaimRequest(token, now, now, 2 * LONG_TTL_MS, OWNER), Seen())
+    answer = store.ask(ClaimRequest(Seen(), now_ms(), token, OWNER))
     if not isinstance(answer, Granted):
         raise SystemExit(f"a claim was answered with {answer}")
-    return Holder(answer.worker, token, answer.renewal_id, answer.until_ms, answer.lanes_ms, answer.outage_until_ms)
+    return Holder(token, answer.terms)
 
 
 def renew(store: ScriptStore, holder: Holder) -> None:
     pending = secrets.token_hex(8)
-    answer = store.renew(RenewRequest(held_by(holder, pending), now_ms(), holder.lanes_ms, STATS, OWNER), Seen())
+    answer = store.ask(RenewRequest(Seen(), now_ms(), holder.token, OWNER, holder.terms, pending, STATS))
     if not isinstance(answer, Renewed):
         raise SystemExit(f"a heartbeat was answered with {answer}")
-    holder.renewal_id, holder.until_ms = pending, answer.until_ms
-    holder.outage_ms = answer.outage_until_ms
+    holder.terms = answer.terms
 
 
 def release(store: ScriptStore, holder: Holder) -> None:
     # the first lane was used
-    opened = "1".ljust(len(holder.lanes_ms), "0")
-    store.release(ReleaseRequest(held_by(holder), now_ms(), opened, STATS), Seen())
-
-
-def held_by(holder: Holder, pending: str = "") -> PresentedLease:
-    names = (holder.token, holder.renewal_id, pending)
-    return PresentedLease(holder.worker, *names, holder.until_ms, holder.outage_ms)
+    opened = "1".ljust(len(holder.terms.lanes_ms), "0")
+    store.ask(ReleaseRequest(Seen(), now_ms(), holder.token, holder.terms, "", opened, STATS))
 
 
 def config_for(name: str, workers: int, ttl_ms: int = 30_000) -> PoolConfig:
@@ -113,7 +103,7 @@ def _unit_costs(server: Server, sizes: Sequence[int], rounds: int) -> list[dict[
     living: dict[int, list[Holder]] = {}
     kept_bytes = {}
     for size, store in stores.items():
-        store.create(now_ms())
+        store.ask(CreateRequest(Seen(), now_ms()))
         before = server.used_bytes()
         living[size] = [claim(store) for _ in range(size)]
         for holder in living[size]:
@@ -181,7 +171,7 @@ def _in_real_time(server: Server, workers: int, seconds: float) -> dict[str, Any
     for name in ("claim", "renew", "create"):
         server.client.script_load(load(name).source)
     wire.connection = connect(server.path)
-    wire.create(now_ms())
+    wire.ask(CreateRequest(Seen(), now_ms()))
     bare_bytes = server.used_bytes()
     holders = [claim(wire) for _ in range(workers)]
     for holder in holders:
@@ -251,7 +241,7 @@ def _real_generators(server: Server, count: int, seconds: float) -> dict[str, An
     """Run *count* generators with their heartbeat threads, and measure their cost in this process and in the server."""
     _allow_files(count + 200)
     config = config_for("real", count)
-    RedisStore(server.url, config).create(now_ms())
+    RedisStore(server.url, config).ask(CreateRequest(Seen(), now_ms()))
     ids = [snowredis.connect(server.url, pool="real", layout=config.layout) for _ in range(count)]
     began_s = time.perf_counter()
     for each in ids:

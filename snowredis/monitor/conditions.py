@@ -372,6 +372,13 @@ def _ends(snapshot: Snapshot) -> Found | None:
     info = snapshot.info
     if not info.end_ms:
         return None
+    if not info.end_counts:
+        is_past = info.end_ms <= info.now_ms
+        text = (
+            f"pool delete set an end at {time_text(info.end_ms)} that does not count yet: a replica, or the disk, may "
+        )
+        text += f"not have it. {'All processes are refused' if is_past else 'Nothing starts there'}"
+        return Found("critical" if is_past else "warning", text, f"repeat: snowredis pool delete {info.name}")
     text = f"the pool was deleted, and ends at {time_text(info.end_ms)}. Workers that live then create it again"
     advice = "stop its workers before that, or let them go on: no id is repeated, and an end cannot be taken back"
     return Found("ok", text, advice)

@@ -67,9 +67,9 @@ class PoolInfo:
         mismatches: claims of processes with other settings, such as another layout, that were refused.
         mismatch_ms: when the last of them was refused; 0 if none was.
         mismatch_by: the last such processes as host:pid (label), the newest first; untrusted text.
-        layouts: all layouts that the pool ever had, has, and will have, in order.
+        layouts: all layouts that the pool ever had and has, in order.
         end_ms: the end of the pool, of which no reservation reaches beyond; 0 if it has none.
-        changes_ms: the same if the pool has another layout then, else 0.
+        end_counts: whether each copy of the pool that can come back has that end; until then nothing starts there.
     """
 
     name: str
@@ -101,7 +101,7 @@ class PoolInfo:
     mismatch_by: str = ""
     layouts: tuple[LayoutPeriod, ...] = ()
     end_ms: TimeMs = 0
-    changes_ms: HiddenInt = 0
+    end_counts: bool = False
 
     @property
     @in_json

@@ -42,7 +42,7 @@ _WORKER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 _PAGE = 1_000
 # bytes of the layouts that a pool had: each end adds about 75, and no later pool of the name may repeat their ids
 _LONGEST = {"layouts": 2**20}
-_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature", "mismatch", "over")
+_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "mismatch", "over")
 _POOL_TIMES = ("end", "start", "lost_at", "created", "swept")
 _POOL_NUMBERS = (*_POOL_TIMES, "is_new", "version", "peak", "records", *POOL_COUNTERS)
 
@@ -62,7 +62,7 @@ class PoolReader(ABC):
     def __init__(self, name: str, where: str, now_ms: int, texts: Mapping[str, str]) -> None:
         self.name, self.where, self.now_ms, self._texts = name, where, now_ms, texts
         # what a pool that was deleted remembers is for the next one of its name
-        if not texts["signature"] or is_deleted(texts["over"], texts["end"], texts["next_signature"], now_ms):
+        if not texts["signature"] or is_deleted(texts["over"], texts["end"], now_ms):
             raise PoolNotFound(name)
         # the records of another format would be left out as not valid, and nobody would seem to be alive
         if wrong_format(_FORMAT, texts["signature"]):
@@ -161,7 +161,7 @@ class PoolReader(ABC):
             # there is none, or a text that no script wrote
             alarm = None
         try:
-            periods = layout_periods(layout, texts["layouts"], texts["next_signature"], numbers["end"])
+            periods = layout_periods(layout, texts["layouts"], numbers["end"])
         except (ConfigError, KeyError, ValueError) as error:
             raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
         refused = [line.partition("|") for line in texts["mismatch"].splitlines()]
@@ -177,7 +177,7 @@ class PoolReader(ABC):
             incarnation=texts["incarnation"],
             layouts=periods,
             end_ms=numbers["end"],
-            changes_ms=numbers["end"] if texts["next_signature"] else 0,
+            end_counts=bool(texts["over"]),
             capacity=layout.workers,
             used=used,
             free=layout.workers - used,
@@ -262,8 +262,8 @@ class MemoryPoolReader(PoolReader):
         return [(str(worker), record.pack()) for worker, record in self._records_in_memory.items()]
 
 
-def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int) -> tuple[LayoutPeriod, ...]:
-    """Return all layouts of a pool: those of its field *layouts*, the present one, and the planned one.
+def layout_periods(layout: Layout, past: str, next_ms: int) -> tuple[LayoutPeriod, ...]:
+    """Return all layouts of a pool: those of its field *layouts*, and the present one.
 
     Raises ConfigError, KeyError or ValueError for what no script wrote.
     """
@@ -273,8 +273,6 @@ def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int)
         periods.append(LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
         from_ms = int(until)
     periods.append(LayoutPeriod(layout, from_ms, next_ms or None))
-    if next_signature:
-        periods.append(LayoutPeriod(resolve_layout(signature_fields(next_signature)["layout"]), next_ms, None))
     return tuple(periods)
 
 

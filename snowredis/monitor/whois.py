@@ -22,7 +22,7 @@ from snowredis.monitor.pool_reader import RedisPoolReader
 from snowredis.snowflake.record import EventKind, FloorReason
 
 # with a floor for one of these reasons, the worker ids of a pool begin anew
-ANEW = (FloorReason.LAYOUT_CHANGED, FloorReason.ENDED)
+ANEW = (FloorReason.ENDED,)
 # events that end a lease -> its state after them
 _ENDS: dict[EventKind, State] = {EventKind.RELEASED: "released", EventKind.EXPIRED: "expired", EventKind.DIED: "died"}
 
@@ -119,7 +119,7 @@ def _in_period(history: History, info: PoolInfo, period: LayoutPeriod) -> Histor
     ]
     # old events are trimmed, so the parts are counted from the end; a planned layout has none before its first script
     bounds = [0, *changes, len(history.events)]
-    present = len(info.layouts) - 1 - bool(info.changes_ms)
+    present = len(info.layouts) - 1
     back = present - info.layouts.index(period) if period in info.layouts else 0
     if back <= 0:
         return replace(history, events=history.events[bounds[-2] :])

@@ -25,7 +25,7 @@ from snowredis.snowflake.open import open_server
 T = TypeVar("T")
 
 # version of what is stored; see FORMATS in snowredis.signatures
-FORMAT = 6
+FORMAT = 1
 SCRIPTS = ("take", "open")
 # a process uses no dated number that it asked for this long ago
 REPLY_LIFE_MS = 5_000

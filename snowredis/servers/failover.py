@@ -402,7 +402,7 @@ class Acknowledged:
         reply, acknowledged = self._once(client, script, keys, args)
         # a refusal changed nothing, so replicas do not matter
         self.error = None
-        if acknowledged < self._needed and text_of(reply[0]) not in REFUSALS:
+        if acknowledged < self._needed and text_of(reply[0]).partition("\n")[0] not in REFUSALS:
             needed = f"all {self._needed}" if self._all else f"{self._needed}"
             self.error = StoreUnavailable(
                 self._where,
@@ -433,28 +433,34 @@ class Acknowledged:
 
 
 def save_snapshot(client: Any, key: str) -> bool | None:
-    """Let the server of *key* put what it holds where a restart finds it, if it keeps anything on disk.
+    """Let the server of *key* write a snapshot that begins from now on, and wait until it is on disk.
 
-    Returns None if the user may not do that, and False if it failed. Blocks until it is done, SAVE_LIMIT_S at most.
-    Raises redis-py's errors.
+    A snapshot that is under way lacks what was written since it began: it is waited for, then another one is started.
+    Returns None if the user may not do that, and False if it failed, or if the server was restarted meanwhile: it says
+    "ok" then, too. Blocks until it is done, SAVE_LIMIT_S at most. Raises redis-py's errors.
     """
-    info, rules = on_one_connection(client, key, [("INFO", "persistence"), ("CONFIG", "GET", "save")])
-    if not isinstance(info, dict):
-        return None
-    if int(info.get("aof_enabled", 0)):
-        # enough for appendfsync everysec; a snapshot says nothing then
-        time.sleep(FSYNC_S)
-        return True
-    if (isinstance(rules, dict) and not any(rules.values())) or "rdb_bgsave_in_progress" not in info:
-        return True
-    started = int(time.time())
-    (reply,) = on_one_connection(client, key, [("BGSAVE", "SCHEDULE")])
-    if isinstance(reply, exceptions.ResponseError):
-        return None
-    deadline_s = time.monotonic() + SAVE_LIMIT_S
+    deadline_s, started_by = time.monotonic() + SAVE_LIMIT_S, ""
     while time.monotonic() < deadline_s:
+        info, rules = on_one_connection(client, key, [("INFO",), ("CONFIG", "GET", "save")])
+        if not isinstance(info, dict) or "rdb_bgsave_in_progress" not in info:
+            return None
+        if int(info.get("aof_enabled", 0)):
+            # enough for appendfsync everysec; a snapshot says nothing then
+            time.sleep(FSYNC_S)
+            return True
+        if started_by and info["run_id"] != started_by:
+            return False
+        if not int(info["rdb_bgsave_in_progress"]):
+            # Redis 7 says whether it ever loaded or wrote a file: a cache gets none, which a restart would load
+            is_cache = isinstance(rules, dict) and not any(rules.values()) and not started_by
+            if is_cache and not int(info.get("rdb_saves", 1)) + int(info.get("rdb_last_load_keys_loaded", 1)):
+                return True
+            if started_by:
+                return bool(info["rdb_last_bgsave_status"] == "ok")
+            (reply,) = on_one_connection(client, key, [("BGSAVE",)])
+            if isinstance(reply, exceptions.NoPermissionError) or "unknown command" in str(reply):
+                return None
+            # any other error passes: another one has just begun, or an append-only file is being rewritten
+            started_by = "" if isinstance(reply, exceptions.ResponseError) else info["run_id"]
         time.sleep(0.05)
-        (info,) = on_one_connection(client, key, [("INFO", "persistence")])
-        if not int(info["rdb_bgsave_in_progress"]) and int(info["rdb_last_save_time"]) >= started:
-            return bool(info["rdb_last_bgsave_status"] == "ok")
     return False

@@ -1,4 +1,4 @@
-"""Administration of a pool in Redis by people: create it, and give it an end (delete it, change its layout).
+"""Administration of a pool in Redis by people: create it, and give it an end.
 
 Each change is put on every copy of the pool that can come back. Independent of redis-py up to PoolAdministration: a
 simulation runs the scripts otherwise.
@@ -7,10 +7,8 @@ simulation runs the scripts otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.process.log import log
@@ -18,72 +16,69 @@ from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.failover import Acknowledged, on_one_connection, save_snapshot
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import flag, text_of
-from snowredis.snowflake.protocol import is_deleted
-from snowredis.snowflake.redis_store import SCRIPTS, RedisStore, ScriptStore
-from snowredis.snowflake.replies import Absent, CreateReply, Reply, Seen
+from snowredis.snowflake.protocol import CreateRequest, Request, is_deleted
+from snowredis.snowflake.redis_store import REQUESTS, RedisStore, ScriptStore
+from snowredis.snowflake.replies import Absent, Reply, Seen
 
 _Reply = TypeVar("_Reply", bound=Reply)
 
 # how often replicas are asked whether they have what a person did; WAIT_MS each
 ATTEMPTS = 6
-# all scripts of pools
-POOL_SCRIPTS = (*SCRIPTS, "end")
 
 
-class Ends(Reply, end_ms=int, next_signature=str, over=flag):
-    """Reply to an end: the pool has one.
+class DeleteRequest(NamedTuple):
+    """Request to give the pool the earliest end. *is_sure*: 1 if every copy of the pool has it, so that it counts."""
+
+    seen: Seen
+    caller_ms: int
+    is_sure: int
+
+
+class Ends(Reply, end_ms=int, over=flag):
+    """Reply to a deletion: the pool has an end.
 
     Attributes:
         end_ms: no reservation of the pool reaches beyond it, and what starts at its name then starts there.
-        next_signature: the settings that alone may start there; "": any.
         over: True if no process holds a lease, so that the next pool can be created at once.
     """
 
     end_ms: int
-    next_signature: str
     over: bool
 
 
-class Early(Reply, earliest_ms=int):
-    """Reply to an end: something is reserved beyond its moment, or may be, or the pool has none yet; nothing changed.
-
-    Attributes:
-        earliest_ms: the first moment that is behind all reservations.
-    """
-
-    earliest_ms: int
+class Undone(Reply):
+    """Reply to a deletion of a sure caller: the pool has no end, Redis lost it."""
 
 
-EndReply: TypeAlias = Ends | Early | Absent
+POOL_REQUESTS = REQUESTS | {DeleteRequest: ("delete", (Ends, Undone, Absent))}
+# all scripts of pools
+POOL_SCRIPTS = tuple(name for name, _ in POOL_REQUESTS.values())
 
 
 class Administration(ScriptStore):
     """Base class of stores with which people administer a pool."""
 
-    script_names = POOL_SCRIPTS
+    requests = POOL_REQUESTS
 
-    def create(self, caller_ms: int) -> CreateReply:
-        return self._lasting(lambda: super(Administration, self).create(caller_ms))
+    def ask(self, request: Request) -> Any:
+        if isinstance(request, CreateRequest):
+            return self._lasting(lambda: self._ask(request))
+        return super().ask(request)
 
-    def end(self, caller_ms: int, *, layout: Layout | None = None, at_ms: int = 0) -> EndReply:
-        """Give the pool an end, once; a pool that has one keeps it.
-
-        Args:
-            layout: of the pool that alone may start there; None: any settings.
-            at_ms: the moment on the Redis clock; 0: the earliest.
+    def delete(self, caller_ms: int) -> Ends | Absent:
+        """Give the pool the earliest end, once; a pool that has one keeps it.
 
         Raises:
             StoreUnavailable: also if Redis lost the end before it counted.
         """
-        following = self.config.with_layout(layout).signature if layout else ""
-        end = partial(self._call, "end", (Ends, Early, Absent), Seen(), caller_ms, following, at_ms)
-        reply: EndReply = self._lasting(lambda: end(0), strict=True)
+        reply: Ends | Absent | Undone
+        reply = self._lasting(lambda: self.ask(DeleteRequest(Seen(), caller_ms, is_sure=0)), strict=True)
         if isinstance(reply, Ends):
             # from here on it counts
-            reply = self._lasting(lambda: end(1))
-            if isinstance(reply, Early):
-                reason = "it lost the end that the pool just got, so the pool goes on"
-                raise StoreUnavailable(self.where, reason, "Repeat the command")
+            reply = self._lasting(lambda: self.ask(DeleteRequest(Seen(), caller_ms, is_sure=1)))
+        if isinstance(reply, Undone):
+            reason = "it lost the end that the pool just got, so the pool goes on"
+            raise StoreUnavailable(self.where, reason, "Repeat the command")
         return reply
 
     def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
@@ -103,9 +98,9 @@ class PoolAdministration(RedisStore, Administration):
         Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.
         """
         with translated(self.where), time_limit(CALL_LIMIT_S):
-            values = self._client.hmget(self._keys[0], (field, "over", "end", "next_signature"))
-        text, over, end, next_signature = (text_of(value or b"") for value in values)
-        return "" if is_deleted(over, end, next_signature, now_ms()) else text
+            values = self._client.hmget(self._keys[0], (field, "over", "end"))
+        text, over, end = (text_of(value or b"") for value in values)
+        return "" if is_deleted(over, end, now_ms()) else text
 
     def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
         """Make a *change* that a person asked for, and put it on every copy of the pool that can come back.

@@ -22,21 +22,20 @@ from typing import NamedTuple, Protocol
 from snowredis.process.exit import End
 from snowredis.process.fork import GUARD
 from snowredis.process.log import log
-from snowredis.snowflake.protocol import NO_STATS, PresentedLease, WorkerStats
+from snowredis.snowflake.protocol import NO_STATS, WorkerStats
+from snowredis.snowflake.replies import NO_TERMS, Terms
 
 # the form of the text; a text of another version of snowredis is no record
-FORMAT = 3
-# the worker id of a claim that has no reply yet
-UNKNOWN_WORKER = -1
+FORMAT = 1
 
 
 class Credentials(NamedTuple):
     """Content of a crash record: a lease, or a claim that has no reply yet. All times are ms since 1970.
 
     Attributes:
-        lease: as requests present it; its worker is UNKNOWN_WORKER for a claim without a reply.
+        token, terms, pending_renewal_id: as requests present them; NO_TERMS: of a claim without a reply.
         owner: of a claim without a reply: its argument.
-        lanes_ms, incarnation, clocks_s: as in HeldLease.
+        clocks_s: as in HeldLease.
         stats: of the process.
         released: whether a release may have been sent.
         inode: tells the file from a copy of it.
@@ -44,10 +43,10 @@ class Credentials(NamedTuple):
         end: how the process ended, an End.
     """
 
-    lease: PresentedLease
+    token: str
+    terms: Terms = NO_TERMS
+    pending_renewal_id: str = ""
     owner: str = ""
-    lanes_ms: tuple[int, ...] = ()
-    incarnation: str = ""
     clocks_s: tuple[float, float] = (0.0, 0.0)
     stats: WorkerStats = NO_STATS
     released: bool = False
@@ -69,9 +68,9 @@ class Credentials(NamedTuple):
         if number != FORMAT:
             return None
         found = cls(*fields)
-        lanes_ms, (wall_s, steady_s), stats = tuple(found.lanes_ms), found.clocks_s, WorkerStats(*found.stats)
-        lease = PresentedLease(*found.lease)
-        return found._replace(lease=lease, lanes_ms=lanes_ms, clocks_s=(wall_s, steady_s), stats=stats)
+        (wall_s, steady_s), terms = found.clocks_s, Terms(*found.terms)
+        terms = terms._replace(lanes_ms=tuple(terms.lanes_ms))
+        return found._replace(terms=terms, clocks_s=(wall_s, steady_s), stats=WorkerStats(*found.stats))
 
 
 # one page: checksum, place and length of the text that counts; the end of the process; outage_used_ms; two texts
@@ -162,12 +161,12 @@ class CrashRecord:
         """Record the id of a renewal that is about to be sent, in the lease that is recorded."""
         with contextlib.suppress(ValueError, LookupError):
             if written := self.read():
-                self.write(written._replace(lease=written.lease._replace(pending_renewal_id=renewal_id)))
+                self.write(written._replace(pending_renewal_id=renewal_id))
 
     def note_release(self, token: str | None, *, sent: bool) -> None:
         """Record whether a release may have been sent, of the lease with *token*, or any: nobody may take it over."""
         with contextlib.suppress(ValueError, LookupError):
-            if (written := self.read()) and token in (None, written.lease.token):
+            if (written := self.read()) and token in (None, written.token):
                 self.write(written._replace(released=sent))
 
     def note_outage_use(self, until_ms: int) -> None:

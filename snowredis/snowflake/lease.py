@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.crash_record import NO_RECORD, UNKNOWN_WORKER, CrashRecord, Credentials
-from snowredis.snowflake.protocol import NO_STATS, PoolConfig, PresentedLease, Store, WorkerStats
-from snowredis.snowflake.replies import Granted, Renewed
+from snowredis.snowflake.crash_record import NO_RECORD, CrashRecord, Credentials
+from snowredis.snowflake.protocol import NO_STATS, PoolConfig, Store, WorkerStats
+from snowredis.snowflake.replies import Terms
 
 
 def hash_of(token: str) -> str:
@@ -50,9 +50,8 @@ class HeldLease(NamedTuple):
     Attributes:
         serial: of the claim; counts the claims of this process and of those that it was forked from.
         token: proves to the store that this process is the holder.
-        renewal_id: of the last renewal that had a reply, or of the claim.
+        terms: as Redis granted or renewed it last.
         pending_renewal_id: of a renewal that was sent and has no reply; empty if there is none.
-        lanes_ms: where each lane's reservation begins, ms since 1970.
         generation: of the process that claimed it, by the fork guard: no other may release it.
         is_recorded: whether a crash record has it.
         clocks_s: wall clock and monotonic clock at the last reply that granted something.
@@ -62,9 +61,8 @@ class HeldLease(NamedTuple):
 
     serial: int
     token: str
-    renewal_id: str
+    terms: Terms
     pending_renewal_id: str
-    lanes_ms: tuple[int, ...]
     lease: OwnLease
     generation: int
     is_recorded: bool = False
@@ -73,66 +71,45 @@ class HeldLease(NamedTuple):
     outage_used_ms: int = 0
 
     @classmethod
-    def granted(cls, reply: Granted, config: PoolConfig, token: str, serial: int, generation: int) -> HeldLease:
-        """Return the lease that *reply* grants to the claim with *token*."""
+    def granted(cls, terms: Terms, config: PoolConfig, token: str, serial: int, generation: int) -> HeldLease:
+        """Return the lease with these *terms* that was granted to the claim with *token*."""
         layout = config.layout
         # 0 is not a valid id, and without a sequence tick 0 of worker 0 has no other
         lowest = 0 if layout.sequences > 1 else 1
-        lease = OwnLease(
-            pool=config.name,
-            worker=reply.worker,
-            token_hash=hash_of(token),
-            until=layout.first_tick_from(reply.until_ms),
-            until_ms=reply.until_ms,
-            opens=tuple(max(lowest, layout.first_tick_from(ms)) for ms in reply.lanes_ms),
-            incarnation=reply.incarnation,
-            renewals=0,
-            outage_until=layout.first_tick_from(reply.outage_until_ms) if reply.outage_until_ms else 0,
-            outage_until_ms=reply.outage_until_ms,
-        )
-        return cls(serial, token, reply.renewal_id, "", reply.lanes_ms, lease, generation)
+        opens = tuple(max(lowest, layout.first_tick_from(ms)) for ms in terms.lanes_ms)
+        lease = OwnLease(config.name, terms.worker, hash_of(token), 0, 0, opens, "", -1)
+        return cls(serial, token, terms, "", lease, generation).renewed(terms, layout)
 
-    def renewed(self, reply: Renewed, layout: Layout) -> HeldLease:
-        """Return this lease after *reply* to its pending renewal; its ends never move back.
+    def renewed(self, terms: Terms, layout: Layout) -> HeldLease:
+        """Return this lease after a reply to its pending renewal.
 
         The beginning of its outage lane may be later than before as long as that lane is not reserved.
         """
-        lease, lanes_ms = self.lease, (*self.lanes_ms[:-1], max(self.lanes_ms[-1], reply.outage_from_ms))
-        until_ms = max(reply.until_ms, lease.until_ms)
-        outage_until_ms = max(reply.outage_until_ms, lease.outage_until_ms)
-        lease = lease._replace(
-            until=layout.first_tick_from(until_ms),
-            until_ms=until_ms,
-            opens=(*lease.opens[:-1], max(lease.opens[-1], layout.first_tick_from(lanes_ms[-1]))),
-            incarnation=reply.incarnation,
-            renewals=lease.renewals + 1,
+        opens, outage_until_ms = self.lease.opens, terms.outage_until_ms or 0
+        lease = self.lease._replace(
+            until=layout.first_tick_from(terms.until_ms),
+            until_ms=terms.until_ms,
+            opens=(*opens[:-1], max(opens[-1], layout.first_tick_from(terms.lanes_ms[-1]))),
+            incarnation=terms.incarnation,
+            renewals=self.lease.renewals + 1,
             outage_until=layout.first_tick_from(outage_until_ms) if outage_until_ms else 0,
             outage_until_ms=outage_until_ms,
         )
-        return self._replace(renewal_id=self.pending_renewal_id, pending_renewal_id="", lanes_ms=lanes_ms, lease=lease)
+        return self._replace(terms=terms, pending_renewal_id="", lease=lease)
+
+    @property
+    def lanes_ms(self) -> tuple[int, ...]:
+        """Where the reservation of each lane begins, ms since 1970."""
+        return self.terms.lanes_ms
 
     @property
     def outage_lane_ms(self) -> tuple[int, int]:
         """Beginning and end of the reservation in its outage lane; the end is 0 if it has none."""
         return self.lanes_ms[-1], self.lease.outage_until_ms
 
-    @property
-    def presented(self) -> PresentedLease:
-        """The lease as its requests present it."""
-        lease = self.lease
-        return PresentedLease(
-            lease.worker, self.token, self.renewal_id, self.pending_renewal_id, lease.until_ms, lease.outage_until_ms
-        )
-
     def credentials(self, stats: WorkerStats) -> Credentials:
         """Return what a crash record says of this lease."""
-        return Credentials(
-            self.presented,
-            lanes_ms=self.lanes_ms,
-            incarnation=self.lease.incarnation,
-            clocks_s=self.clocks_s,
-            stats=stats,
-        )
+        return Credentials(self.token, self.terms, self.pending_renewal_id, clocks_s=self.clocks_s, stats=stats)
 
     @classmethod
     def taken_over(cls, found: Credentials, config: PoolConfig, serial: int, generation: int) -> HeldLease:
@@ -141,14 +118,11 @@ class HeldLease(NamedTuple):
         That process has the rest of the outage lane. The other lanes open only where what the process before had ends:
         nothing says how far it used them.
         """
-        worker, token, renewal_id, pending_renewal_id, until_ms, outage_until_ms = found.lease
-        state = (0, found.incarnation, 0, 0, None)
-        granted = Granted(*state, worker, until_ms, found.lanes_ms, renewal_id, outage_until_ms)
-        held = cls.granted(granted, config, token, serial, generation)
+        held = cls.granted(found.terms, config, found.token, serial, generation)
         lease, ordinary = held.lease, config.ordinary_lanes
         opens = (*[lease.until] * ordinary, *lease.opens[ordinary:])
         return held._replace(
-            pending_renewal_id=pending_renewal_id,
+            pending_renewal_id=found.pending_renewal_id,
             lease=lease._replace(opens=opens),
             clocks_s=found.clocks_s,
             outage_used_ms=found.outage_used_ms,
@@ -191,8 +165,8 @@ class LeaseSlot:
         self.oldest = 0
         self.latest: HeldLease | None = None
         self._lost_lease: HeldLease | None = None
-        # the serial and the token of a claim
-        self._asked = (0, "")
+        # the serial, the token and the owner of a claim
+        self._asked = (0, "", "")
         self.record = NO_RECORD
         self.lent = False
 
@@ -241,14 +215,14 @@ class LeaseSlot:
         self._lost_lease = None
 
     @property
-    def token(self) -> str:
-        """The token of a claim that has no reply yet, to be sent again; empty if there is none."""
-        serial, token = self._asked
-        return token if serial >= self.oldest else ""
+    def asked(self) -> tuple[str, str]:
+        """The token and the owner of a claim that has no reply yet, to be sent again; empty if there is none."""
+        serial, token, owner = self._asked
+        return (token, owner) if serial >= self.oldest else ("", "")
 
-    def set_token(self, token: str, serial: int | None = None) -> None:
-        """Store the *token* of the claim with *serial*; by default one that is not void now."""
-        self._asked = (self.oldest if serial is None else serial, token)
+    def set_asked(self, token: str, owner: str, serial: int | None = None) -> None:
+        """Store the *token* and *owner* of the claim with *serial*; by default one that is not void now."""
+        self._asked = (self.oldest if serial is None else serial, token, owner)
 
     def open_record(self, serial: int) -> CrashRecord:
         """Return where the claim with *serial* is recorded.
@@ -268,7 +242,7 @@ class LeaseSlot:
         """Record that a claim is under way: a process killed before its reply comes may have a worker id."""
         # the record of a lease that is to be replaced stays
         if self.latest is None:
-            record.write(Credentials(PresentedLease(UNKNOWN_WORKER, token), owner))
+            record.write(Credentials(token, owner=owner))
 
     def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
         """Record *held*, then make it the lease that ids may be made of; return False if it is void.
@@ -319,7 +293,7 @@ class LeaseSlot:
     def make_void(self) -> None:
         """Invalidate the lease, and any claim under way."""
         self.oldest = self.next_serial()
-        self.set_token("")
+        self.set_asked("", "")
 
     def after_fork(self) -> None:
         """Forget the parent's lease, in a forked child."""

@@ -176,13 +176,13 @@ class LeaseManager:
         self.counts.reset()
         self.store.after_fork()
 
-    def send_claim(self, wait_ms: int, instead_of: int, gives_up: bool) -> Claimed:
+    def send_claim(self, now: bool, instead_of: int, gives_up: bool) -> Claimed:
         """Send a claim, unless there is a lease already whose serial is not *instead_of*; keep what is granted.
 
         In a conversation.
 
         Args:
-            wait_ms: how much later than now the lanes of the worker id may open.
+            now: whether the lanes of the worker id have to be open.
             gives_up: as in ClaimRequest.
 
         Blocks:
@@ -201,17 +201,15 @@ class LeaseManager:
         replaced = self.slot.latest
         record = self.slot.open_record(serial)
         # step 5, own: made here, so after any fork; step 2, extend: kept until it has a reply
-        unanswered = self.slot.token
-        token = unanswered or self._fresh_name()
-        self.slot.set_token(token, serial)
+        token, owner = self.slot.asked
+        is_repeated = bool(token)
+        if not is_repeated:
+            token, owner = self._fresh_name(), self._owner()
+        self.slot.set_asked(token, owner, serial)
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
-        layout = self.config.layout
-        usable_from_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
-        request = protocol.ClaimRequest(
-            token, asked_ms, usable_from_ms, wait_ms, self._owner(), self._lane_until_ms(), gives_up
-        )
-        # this owner lacks the name of the generator: if another process repeats this claim, this one has ended
-        self.slot.record_claim(record, token, self._owner(named=False))
+        options = protocol.WANTS_LANE * (not self.slot.lent) + protocol.GIVES_UP * gives_up + protocol.NOW * now
+        request = protocol.ClaimRequest(self.view.seen, asked_ms, token, owner, self._lane_until_ms(), options)
+        self.slot.record_claim(record, token, owner)
         self._guard.check()
         if serial < self.slot.oldest:
             return Claimed()
@@ -219,7 +217,7 @@ class LeaseManager:
         # once more if it had no reply: a connection that broke while idle fails only when used
         for is_last in (False, True):
             try:
-                reply = self.store.claim(request, self.view.seen)
+                reply = self.store.ask(request)
                 break
             except LayoutMismatch as error:
                 if not self._guard.forked_since(generation):
@@ -232,9 +230,9 @@ class LeaseManager:
                 error.is_unsent = is_unsent = is_unsent and error.is_unsent
                 if is_last or type(error) is not StoreUnavailable or serial < self.slot.oldest:
                     self.counts.claims_refused["unavailable"] += 1
-                    if is_unsent and not unanswered and serial >= self.slot.oldest:
+                    if is_unsent and not is_repeated and serial >= self.slot.oldest:
                         # Redis saw nothing of this claim, so there is nothing to release if this process ends
-                        self.slot.set_token("", serial)
+                        self.slot.set_asked("", "", serial)
                         self.slot.clear_record()
                     raise
         if self._guard.forked_since(generation):
@@ -248,12 +246,12 @@ class LeaseManager:
             return Claimed(settling_ms=max(1, reply.wait_ms))
         if isinstance(reply, PoolFull):
             self.counts.claims_refused["full"] += gives_up
-            raise PoolExhausted(self.config.name, layout.workers, reply.wait_ms)
+            raise PoolExhausted(self.config.name, self.config.layout.workers, reply.wait_ms)
         if not isinstance(reply, Granted):
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
         clocks_s = self.view.note_renewed()
-        fresh = HeldLease.granted(reply, self.config, token, serial, generation)._replace(clocks_s=clocks_s)
+        fresh = HeldLease.granted(reply.terms, self.config, token, serial, generation)._replace(clocks_s=clocks_s)
         self.lost_worker = None
         is_held = self.slot.hold(fresh, protocol.NO_STATS, fresh=True)
         self.counts.claims += 1
@@ -262,7 +260,7 @@ class LeaseManager:
 
     def _note_reply(self, *, granted: bool) -> None:
         # the token has a reply, so it is never sent again: a copy of this process may have it, too
-        self.slot.set_token("")
+        self.slot.set_asked("", "")
         if not granted:
             self.slot.clear_record()
 
@@ -275,20 +273,15 @@ class LeaseManager:
             self.counts.claims_refused[reason] += 1
             raise
 
-    def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
-        """Return the text that names this process in Redis, for people; if *named*, and this generator."""
+    def _owner(self, *, taken_ms: int = 0, refused: str = "") -> str:
+        """Return the text that names this process and this generator in Redis, for people."""
         self._name = self._name or self._fresh_name()[:12]
-        name = self._name if named else ""
         # the record does not show the lane of a lease that was lost, or is being lost now
         is_news = self.slot.lost_lease is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
-        lane_until_ms = self._lane_until_ms() if named and is_news else 0
-        label, version, outage = (
-            self._label or PROCESS.label,
-            VERSION if named else "",
-            self.config.outage_reserve_ms > 0,
-        )
-        who = socket.gethostname(), os.getpid(), label, name
-        return owner_text(*who, lane_until_ms, taken_ms, refused, version, int(outage))
+        lane_until_ms = self._lane_until_ms() if is_news else 0
+        who = socket.gethostname(), os.getpid(), self._label or PROCESS.label, self._name
+        outage = self.config.outage_reserve_ms > 0
+        return owner_text(*who, lane_until_ms, taken_ms, refused, VERSION, int(outage))
 
     def _lane_until_ms(self) -> int:
         """Return the end of the outage lanes in which ids go on after a lease that is granted now; 0: in none."""
@@ -319,14 +312,14 @@ class LeaseManager:
             self.slot.hold(held, None)
         sent_s = self._clock.monotonic()
         owner = self._owner(taken_ms=held.taken_ms, refused=self._context.refusals.current(stats.ids_made))
-        now_ms, incarnation = self._context.now_ms(), held.lease.incarnation
-        request = protocol.RenewRequest(held.presented, now_ms, held.lanes_ms, stats, owner, incarnation)
+        now_ms, pending = self._context.now_ms(), held.pending_renewal_id
+        request = protocol.RenewRequest(self.view.seen, now_ms, held.token, owner, held.terms, pending, stats)
         self._guard.check()
         if held.serial < self.slot.oldest:
             # under a renewal id of this child's own it would end the lease of its parent
             return False
         try:
-            reply = self.store.renew(request, self.view.seen)
+            reply = self.store.ask(request)
             self._guard.check()
             if held.serial < self.slot.oldest:
                 # forked meanwhile, and this is the child; or the generator was suspended
@@ -349,7 +342,7 @@ class LeaseManager:
         clocks_s = self.view.note_renewed()
         self.counts.renewals += 1
         self.counts.heartbeats.add(self.view.renewed_at_s - sent_s)
-        self.slot.hold(held.renewed(reply, self.config.layout)._replace(clocks_s=clocks_s), stats)
+        self.slot.hold(held.renewed(reply.terms, self.config.layout)._replace(clocks_s=clocks_s), stats)
         self.view.log_alarm(reply)
         if reply.adopted:
             worker = held.lease.worker
@@ -411,11 +404,12 @@ class LeaseManager:
             # it was detached before: it is the parent's
             return False
         sent_s = self._clock.monotonic()
-        request = protocol.ReleaseRequest(held.presented, self._context.now_ms(), opened, stats)
+        now_ms, pending = self._context.now_ms(), held.pending_renewal_id
+        request = protocol.ReleaseRequest(self.view.seen, now_ms, held.token, held.terms, pending, opened, stats)
         # step 5, own: noted before the request is sent
         self.slot.record.note_release(held.token, sent=True)
         try:
-            reply = self.store.release(request, self.view.seen)
+            reply = self.store.ask(request)
         except StoreUnavailable as error:
             self.slot.record.note_release(held.token, sent=not error.is_unsent)
             raise
@@ -431,27 +425,28 @@ class LeaseManager:
 
     def withdraw(self) -> None:
         """Release what a claim without a reply may have got, in one attempt. As release()."""
-        token = self.slot.token
+        token, owner = self.slot.asked
         if not token:
             return
         try:
-            self.conversation.run(self._send_withdrawal, token)
+            self.conversation.run(self._send_withdrawal, token, owner)
         except Exception as error:
             log.debug("pool %s: could not withdraw a claim: %s", self.config.name, error)
             if is_interruption(error):
                 raise
 
-    def _send_withdrawal(self, token: str) -> None:
+    def _send_withdrawal(self, token: str, owner: str) -> None:
         serial, generation = self.slot.next_serial(), self._guard.generation
         # a child that was forked meanwhile withdraws nothing
-        if self._guard.forked_since(generation) or self.slot.token != token:
+        if self._guard.forked_since(generation) or self.slot.asked[0] != token:
             return
-        now_ms = self._context.now_ms()
-        reply = self.store.claim(protocol.ClaimRequest(token, now_ms, now_ms, 0, self._owner()), self.view.seen)
+        options = protocol.WANTS_LANE + protocol.NOW
+        request = protocol.ClaimRequest(self.view.seen, self._context.now_ms(), token, owner, options=options)
+        reply = self.store.ask(request)
         # as in claim(): the token has a reply
-        self.slot.set_token("")
+        self.slot.set_asked("", "")
         if isinstance(reply, Granted):
-            held = HeldLease.granted(reply, self.config, token, serial, generation)
+            held = HeldLease.granted(reply.terms, self.config, token, serial, generation)
             self._send_release(held, "0" * len(held.lanes_ms), protocol.NO_STATS)
 
     def close(self) -> None:

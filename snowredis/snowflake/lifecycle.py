@@ -84,7 +84,7 @@ class LeaseLifecycle:
         since_ms = self._context.now_ms() - view.offset_ms - round(view.renewed_ago_s * 1000)
         return (str(failure), since_ms) if failure is not None and self._leases.held is not None else None
 
-    def claim(self, wait_ms: int, instead_of: int = 0, *, gives_up: bool = True) -> Claimed:
+    def claim(self, *, instead_of: int = 0, now: bool = False, gives_up: bool = True) -> Claimed:
         """Claim a worker id, and release the lease that it replaces. See LeaseManager.send_claim()."""
         conversation = self._leases.conversation
         if refusal := self._pace.refusal(Asked.SETTINGS, self._clock.monotonic()):
@@ -94,11 +94,11 @@ class LeaseLifecycle:
             conversation.run(self._leases.prepare)
             try:
                 try:
-                    claimed = conversation.run(self._leases.send_claim, wait_ms, instead_of, gives_up)
+                    claimed = conversation.run(self._leases.send_claim, now, instead_of, gives_up)
                 except errors.PoolExhausted:
                     if not self._release_dead():
                         raise
-                    claimed = conversation.run(self._leases.send_claim, wait_ms, instead_of, gives_up)
+                    claimed = conversation.run(self._leases.send_claim, now, instead_of, gives_up)
             except errors.StoreUnavailable as error:
                 is_away = type(error) in (errors.StoreUnavailable, errors.StoreReadOnly)
                 if not is_away or not conversation.run(self._take_over):
@@ -243,8 +243,7 @@ class LeaseLifecycle:
         claimed, cause = Claimed(), None
         try:
             # with durability none, each new lease begins as after a loss
-            wait_ms = self._context.longest_wait_ms if self._context.config.durability == "none" else 0
-            claimed = self.claim(wait_ms, held.serial)
+            claimed = self.claim(instead_of=held.serial, now=self._context.config.durability != "none")
         except (errors.PoolExhausted, errors.ClockMovedBack, errors.StoreUnavailable) as error:
             cause = errors.as_cause(error)
         if claimed.settling_ms or cause is not None:
@@ -367,7 +366,7 @@ class LeaseLifecycle:
             if self._leases.held is not None and self._renew():
                 self._after_renewal()
             elif not (self._leases.closed or self._leases.suspended):
-                settling_ms = self.claim(self._context.longest_wait_ms).settling_ms
+                settling_ms = self.claim().settling_ms
                 self._release_if_ended()
                 held = self._leases.held
                 is_first = held is not None

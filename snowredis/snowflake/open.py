@@ -22,7 +22,8 @@ from snowredis.settings import (
     is_in_memory,
     required_pool,
 )
-from snowredis.snowflake.protocol import PoolConfig, Store
+from snowredis.snowflake.protocol import CreateRequest, PoolConfig, Store
+from snowredis.snowflake.replies import Seen
 
 if TYPE_CHECKING:
     from snowredis.servers.clients import OwnClient
@@ -98,7 +99,7 @@ def open_store(url: Server, settings: Mapping[str, Any], *, administers: bool = 
     store = kind(server, config, min_replicas=settings.get("min_replicas", 0))
     if server.fresh:
         # the server has forgotten nothing, so a pool that it does not have is new
-        store.create(now_ms())
+        store.ask(CreateRequest(Seen(), now_ms()))
     return store
 
 

@@ -5,15 +5,16 @@ Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970. T
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import as_int
 from snowredis.errors import ConfigError
 from snowredis.servers.scripts import with_format
 from snowredis.settings import check
-from snowredis.snowflake.replies import ClaimReply, CreateReply, ReleaseReply, RenewReply, Seen
+from snowredis.snowflake.replies import Seen, Terms
 
 
 class WorkerStats(NamedTuple):
@@ -33,7 +34,7 @@ class WorkerStats(NamedTuple):
     namespace: int = 0
     clock_backs: int = 0
 
-    def to_text(self) -> str:
+    def __str__(self) -> str:
         """Return the form that is stored in Redis: the five numbers, separated by commas."""
         return ",".join(map(str, self))
 
@@ -43,14 +44,12 @@ NO_STATS = WorkerStats()
 
 
 # the format of what a pool stores: fields, records, index; see FORMATS in snowredis.signatures
-FORMAT = 5
+FORMAT = 1
 
 
-def is_deleted(over: str, end: str, next_signature: str, now_ms: int) -> bool:
+def is_deleted(over: str, end: str, now_ms: int) -> bool:
     """Return whether a pool with these fields has ended, and any settings may start at its name."""
-    if not over or next_signature:
-        return False
-    return over == "now" or (end.isdecimal() and int(end) <= now_ms)
+    return over == "now" or (over == "then" and end.isdecimal() and int(end) <= now_ms)
 
 
 # two heartbeats may fail before a lease ends; and each is repeated twice a second meanwhile
@@ -60,8 +59,8 @@ MAX_TTL_MS = 24 * 3600 * 1000
 DEFAULT_OUTAGE_RESERVE_MS = 24 * 3600 * 1000
 # a longer outage_reserve is a mistake, too
 MAX_OUTAGE_RESERVE_MS = 31 * MAX_TTL_MS
-# an event takes about 250 bytes, 20,000 of them 5 MB
-DEFAULT_MAX_EVENTS = 20_000
+# length of the stream of events, as in pool.lua: an event takes about 250 bytes, 20,000 of them 5 MB
+MAX_EVENTS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +144,6 @@ class PoolConfig:
         """Return the number of a worker id's lanes without its outage lane, which is the highest one."""
         return self.layout.namespaces - (self.outage_reserve_ms > 0)
 
-    def with_layout(self, layout: Layout) -> PoolConfig:
-        """Return these constants with another layout, which an outage_reserve that is the default follows."""
-        is_default = self.outage_reserve_ms == default_outage_reserve_ms(self.layout, self.ttl_ms)
-        reserve_ms = -1 if is_default else self.outage_reserve_ms
-        return replace(self, layout=layout, outage_reserve_ms=reserve_ms)
-
     @property
     def heartbeat_ms(self) -> int:
         """Return the time between two renewals."""
@@ -172,10 +165,8 @@ class PoolConfig:
             FORMAT,
             f"layout={layout_spec(self.layout)} datacenter={self.datacenter} ttl_ms={self.ttl_ms} "
             f"max_clock_lead_ms={self.max_clock_lead_ms} redis_skew_ms={self.redis_skew_ms} "
-            f"failover_slack_ms={self.failover_slack_ms}"
-            # left out if they are not used
-            + (f" outage_reserve_ms={self.outage_reserve_ms}" if self.outage_reserve_ms else "")
-            + (f" durability={self.durability}" if self.durability != "detect" else ""),
+            f"failover_slack_ms={self.failover_slack_ms} outage_reserve_ms={self.outage_reserve_ms} "
+            f"durability={self.durability}",
         )
 
 
@@ -228,81 +219,92 @@ def pool_keys(pool: str) -> tuple[str, str, str]:
     return key, f"{key}:leases", f"{key}:events"
 
 
+# letters in the options of a claim: the caller wants an outage lane; lanes that it can use now; it gives up if the pool
+# is full; the pool refused its settings before
+WANTS_LANE, NOW, GIVES_UP, REFUSED = "o", "n", "g", "r"
+
+
 class ClaimRequest(NamedTuple):
-    """Request for a worker id. The fields of requests are the arguments of their scripts, in this order.
+    """Request for a worker id. The fields of each request are the arguments of its script, in this order.
 
     Attributes:
-        token: names this claim; a repeated claim gets the same lease. Secret, hex.
+        seen: the state of the pool in the newest reply that this client got.
         caller_ms: the caller's wall clock.
-        usable_from_ms: a lane whose mark is at or below it can be used at once.
-        wait_ms: how much later than *usable_from_ms* the best lane may begin.
+        token: names this claim; a repeated claim of the same *owner* gets the same lease. Secret, hex.
         owner: result of owner_text() in process/names.py.
         lane_until_ms: end of the outage lane that the caller has, of a lease that it lost or replaces; 0: it has none.
-        gives_up: whether the caller gives up if the pool is full, which the pool counts, or goes on waiting.
+        options: any of the letters above.
     """
 
-    token: str
+    seen: Seen
     caller_ms: int
-    usable_from_ms: int
-    wait_ms: int
+    token: str
     owner: str
     lane_until_ms: int = 0
-    gives_up: bool = True
-
-
-class PresentedLease(NamedTuple):
-    """A lease as its holder presents it. The scripts take it as one argument.
-
-    Attributes:
-        token: of the claim.
-        renewal_id: of the last renewal that was answered, or of the claim.
-        pending_renewal_id: of a renewal that was sent and not answered; empty if there is none.
-        until_ms, outage_until_ms: the ends of the reservation that the holder has; it has no outage lane if the second
-            one is at or below the lane's beginning.
-    """
-
-    worker: int
-    token: str
-    renewal_id: str = ""
-    pending_renewal_id: str = ""
-    until_ms: int = 0
-    outage_until_ms: int = 0
+    options: str = WANTS_LANE + GIVES_UP
 
 
 class RenewRequest(NamedTuple):
     """Request to extend a lease.
 
     Attributes:
-        lease: its pending renewal id is that of this renewal; a repeated renewal has the same.
-        caller_ms: the caller's wall clock.
-        held_lanes_ms: where the reservation of each lane begins that the caller has.
-        owner: result of owner_text() in process/names.py.
-        held_incarnation: of the pool when the lease was granted or renewed last; "": unknown.
+        seen, caller_ms, token, owner: as in ClaimRequest.
+        lease: its terms, as they were granted or renewed last.
+        pending: names this renewal; a repeated renewal has the same.
     """
 
-    lease: PresentedLease
+    seen: Seen
     caller_ms: int
-    held_lanes_ms: tuple[int, ...]
-    stats: WorkerStats
+    token: str
     owner: str
-    held_incarnation: str = ""
+    lease: Terms
+    pending: str
+    stats: WorkerStats
+
+
+# a release on behalf of a process that was killed
+KILLED = "killed"
 
 
 class ReleaseRequest(NamedTuple):
     """Request to release a worker id.
 
     Attributes:
-        caller_ms: the caller's wall clock.
-        opened: for each lane "1" if ids may have been made in it, else "0"; "" if that is unknown. A lane that was
-            never opened goes back whole, the others are reserved to their end.
-        reclaimed: True if the caller acts on behalf of a process that was killed.
+        seen, caller_ms, token, lease: as in RenewRequest.
+        pending: names a renewal that was sent and had no reply; empty if there is none.
+        opened: for each lane "1" if ids may have been made in it, else "0"; "" or KILLED if that is unknown. A lane
+            that was never opened goes back whole, the others are reserved to their end.
     """
 
-    lease: PresentedLease
+    seen: Seen
     caller_ms: int
+    token: str
+    lease: Terms
+    pending: str
     opened: str
     stats: WorkerStats
-    reclaimed: bool = False
+
+
+class CreateRequest(NamedTuple):
+    """Request to create the pool so that its first worker does not wait, and outage lanes are open at once.
+
+    A person's word: no process of that name could make ids within the last outage_reserve.
+    """
+
+    seen: Seen
+    caller_ms: int
+
+
+class Request(Protocol):
+    """Request of any script of a pool."""
+
+    @property
+    def seen(self) -> Seen: ...
+
+    @property
+    def caller_ms(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class Store(Protocol):
@@ -326,21 +328,8 @@ class Store(Protocol):
         Empty if that is unknown, or if no other process can reach the pool: its leases have no crash records.
         """
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
-        """Lease a worker id; return the lease, or why there is none. *seen*: of the newest reply of this store."""
-
-    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
-        """Extend a lease and its reservation, or return why the lease is lost."""
-
-    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
-        """Make a worker id available again."""
-
-    def create(self, caller_ms: int) -> CreateReply:
-        """Create the pool so that its first worker does not wait, and outage lanes are open at once.
-
-        A person's word: no process of that name could make ids within the last outage_reserve. *caller_ms*: the wall
-        clock.
-        """
+    def ask(self, request: Request) -> Any:
+        """Do what *request* says, in one step; return the reply, of one of the classes in replies.py."""
 
     def prepare(self) -> None:
         """Learn what a claim needs and ``config`` may lack: the number of a shard.

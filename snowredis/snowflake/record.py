@@ -30,7 +30,7 @@ _STATS = re.compile(r"-?\d{1,18}(?:,-?\d{1,18}){4}", re.ASCII)
 
 
 def parse_stats(text: str) -> WorkerStats:
-    """Return what WorkerStats.to_text() made *text* of; zeros for any other text, also that of a new lease."""
+    """Return the statistics whose str() *text* is; zeros for any other text, also that of a new lease."""
     return WorkerStats(*map(int, text.split(","))) if _STATS.fullmatch(text) else NO_STATS
 
 
@@ -81,7 +81,7 @@ class LeaseRecord(NamedTuple):
     def pack(self) -> str:
         """Return the text that the scripts store."""
         lanes = ",".join(map(str, self.lanes_ms))
-        fields = (*self[:5], lanes, self.outage_ms, self.before, *self[8:10], self.stats.to_text(), self.owner)
+        fields = (*self[:5], lanes, self.outage_ms, self.before, *self[8:10], self.stats, self.owner)
         return "|".join(map(str, fields))
 
     @property
@@ -130,7 +130,6 @@ class FloorReason(Reason):
     OTHER_HISTORY = "other-history", "the same server process with another replication history: a replica was attached"
     ROLLED_BACK = "rolled-back", "the pool is older than what a client saw"
     OTHER_POOL = "other-pool", "processes of another pool of this name came to this Redis"
-    LAYOUT_CHANGED = "layout-changed", "the layout of the pool was changed"
     ENDED = "ended", "the pool before was deleted"
 
 

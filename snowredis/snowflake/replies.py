@@ -18,6 +18,46 @@ class Seen(NamedTuple):
     incarnation: str = ""
     version: int = 0
 
+    @classmethod
+    def parse(cls, text: str) -> Seen:
+        version, _, incarnation = text.partition("@")
+        return cls(incarnation, int(version))
+
+    def __str__(self) -> str:
+        return f"{self.version}@{self.incarnation}" if self.incarnation else ""
+
+
+class Terms(NamedTuple):
+    """A lease as Redis grants it: one text, which its holder sends as it is.
+
+    Attributes:
+        until_ms: the end of the reservation, the same in all lanes but the outage lane.
+        outage_until_ms: that of the outage lane, at or below its beginning if it is not open; None: none is wanted.
+        renewal_id: of the last renewal that was answered, or of the claim.
+        lanes_ms: the beginning of the reservation in each lane.
+    """
+
+    worker: int
+    until_ms: int
+    outage_until_ms: int | None
+    incarnation: str
+    renewal_id: str
+    lanes_ms: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Terms:
+        worker, until, outage, incarnation, renewal_id, *lanes = text.split(",")
+        ends = None if outage == "-" else int(outage)
+        return cls(int(worker), int(until), ends, incarnation, renewal_id, tuple(map(int, lanes)))
+
+    def __str__(self) -> str:
+        outage = "-" if self.outage_until_ms is None else self.outage_until_ms
+        return ",".join(map(str, (self.worker, self.until_ms, outage, *self[3:5], *self.lanes_ms)))
+
+
+# of a claim that had no reply yet
+NO_TERMS = Terms(0, 0, None, "", "", ())
+
 
 def pool_id(incarnation: str) -> str:
     """Return the part of an *incarnation* that all of one pool have, and no other pool."""
@@ -60,52 +100,30 @@ class Alarm(NamedTuple):
         return cls(AlarmReason(code), int(from_ms), int(until_ms))
 
 
-def _ints(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(",")))
-
-
 def _alarm(text: str) -> Alarm | None:
     return Alarm.parse(text) if text else None
 
 
-class Reply(ScriptReply, redis_ms=int, incarnation=str, version=int, floor_ms=int, alarm=_alarm):
+class Reply(ScriptReply, redis_ms=int, seen=Seen.parse, floor_ms=int, alarm=_alarm):
     """Reply of any script of a pool: the state of the pool after the call.
 
     Attributes:
         redis_ms: the time of the call on the Redis clock.
-        incarnation, version: as in Seen.
+        seen: what the next request has to show.
         floor_ms: no new reservation starts below it.
         alarm: the alarm that this call raised, if any.
     """
 
     redis_ms: int
-    incarnation: str
-    version: int
+    seen: Seen
     floor_ms: int
     alarm: Alarm | None
 
-    @property
-    def seen(self) -> Seen:
-        """Return what the next request has to show."""
-        return Seen(self.incarnation, self.version)
 
+class Granted(Reply, terms=Terms.parse):
+    """Reply to a claim: a worker id was leased; its first renewal presents *terms*."""
 
-class Granted(Reply, worker=int, until_ms=int, lanes_ms=_ints, renewal_id=str, outage_until_ms=int):
-    """Reply to a claim: a worker id was leased.
-
-    Attributes:
-        worker: the worker id.
-        until_ms: the end of the reservation, the same in all lanes but the outage lane.
-        lanes_ms: the beginning of the reservation in each lane.
-        renewal_id: the id that the first renewal has to present as the one before it.
-        outage_until_ms: the end of the reservation in the outage lane; 0 if there is none.
-    """
-
-    worker: int
-    until_ms: int
-    lanes_ms: tuple[int, ...]
-    renewal_id: str
-    outage_until_ms: int
+    terms: Terms
 
 
 class ClaimRefused(Reply, wait_ms=int):
@@ -126,19 +144,15 @@ class PoolFull(ClaimRefused):
     """Reply to a claim: every worker id is leased."""
 
 
-class Renewed(Reply, until_ms=int, adopted=flag, outage_from_ms=int, outage_until_ms=int):
-    """Reply to a renewal: the lease was extended.
+class Renewed(Reply, terms=Terms.parse, adopted=flag):
+    """Reply to a renewal: the lease was extended, to *terms*.
 
     Attributes:
-        until_ms: the end of its reservation.
         adopted: True if Redis had lost the lease, or may have, and accepted it again (step 4, adopt).
-        outage_from_ms, outage_until_ms: its reservation in the outage lane; 0 if there is none.
     """
 
-    until_ms: int
+    terms: Terms
     adopted: bool
-    outage_from_ms: int
-    outage_until_ms: int
 
 
 class Lost(Reply, reason=LossReason, keeps_lane=flag):

@@ -8,11 +8,11 @@ number, and never by one that does not.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from snowredis.errors import StoreUnavailable
 from snowredis.snowflake.administration import PoolAdministration
-from snowredis.snowflake.protocol import ClaimRequest, signature_fields
-from snowredis.snowflake.replies import ClaimReply, Seen
+from snowredis.snowflake.protocol import ClaimRequest, Request, signature_fields
 
 
 class ShardStore(PoolAdministration):
@@ -40,6 +40,7 @@ class ShardStore(PoolAdministration):
         self.use(replace(self.config, datacenter=int(number)))
         self._is_known = True
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
-        self.prepare()
-        return super().claim(request, seen)
+    def ask(self, request: Request) -> Any:
+        if isinstance(request, ClaimRequest):
+            self.prepare()
+        return super().ask(request)

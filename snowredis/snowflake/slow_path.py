@@ -47,7 +47,7 @@ class ClaimWait:
             return False
         try:
             gives_up = pace.gives_up(pause, now_s)
-            settling_ms = self._lifecycle.claim(self._context.longest_wait_ms, gives_up=gives_up).settling_ms
+            settling_ms = self._lifecycle.claim(gives_up=gives_up).settling_ms
         except (errors.PoolExhausted, errors.StoreUnavailable) as error:
             failed_s = self._clock.monotonic()
             if pace.begins_wait(pause, error, failed_s):

@@ -20,8 +20,8 @@ from snowredis.process.exit import End
 from snowredis.process.log import log
 from snowredis.process.names import ProcessName, ProcessStatus, has_ended, own_name
 from snowredis.process.threads import is_interruption
-from snowredis.snowflake.crash_record import PAGE_BYTES, UNKNOWN_WORKER, Credentials, read_page
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, PresentedLease, ReleaseRequest, Store
+from snowredis.snowflake.crash_record import PAGE_BYTES, Credentials, read_page
+from snowredis.snowflake.protocol import KILLED, NOW, WANTS_LANE, ClaimRequest, PoolConfig, ReleaseRequest, Store
 from snowredis.snowflake.record_files import Directory, FileName, RecordsOff, find_directory, find_place
 from snowredis.snowflake.replies import Granted, Released, Seen
 
@@ -190,7 +190,7 @@ def _families() -> list[tuple[Directory, str]]:
 def _lasts(files: Files, text: str) -> bool:
     """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
     found = _read(files, text)
-    return found is not None and max(found.lease.until_ms, found.lease.outage_until_ms) > now_ms()
+    return found is not None and max(found.terms.until_ms, found.terms.outage_until_ms or 0) > now_ms()
 
 
 def _read(files: Files, text: str) -> Credentials | None:
@@ -271,18 +271,16 @@ def release_dead(store: Store, credentials: Credentials) -> int | None:
     Raises:
         StoreUnavailable: Redis did not reply; call again.
     """
-    began_ms, lease, opened = now_ms(), credentials.lease, ""
-    is_killed = credentials.end == End.KILLED
-    if lease.worker == UNKNOWN_WORKER:
+    began_ms, token, terms, pending, owner = now_ms(), *credentials[:4]
+    opened = KILLED if credentials.end == End.KILLED else ""
+    if not terms.lanes_ms:
         # ended before the reply came: the same claim again has the same result. It made no ids, so nothing died
-        claim = ClaimRequest(lease.token, began_ms, began_ms, 0, credentials.owner)
-        reply = store.claim(claim, Seen())
+        reply = store.ask(ClaimRequest(Seen(), began_ms, token, owner, options=WANTS_LANE + NOW))
         if not isinstance(reply, Granted):
             return None
-        lease = PresentedLease(reply.worker, lease.token, reply.renewal_id, "", reply.until_ms, reply.outage_until_ms)
-        opened, is_killed = "0" * len(reply.lanes_ms), False
-    request = ReleaseRequest(lease, began_ms, opened, credentials.stats, reclaimed=is_killed)
-    return lease.worker if isinstance(store.release(request, Seen()), Released) else None
+        terms, pending, opened = reply.terms, "", "0" * len(reply.terms.lanes_ms)
+    request = ReleaseRequest(Seen(), began_ms, token, terms, pending, opened, credentials.stats)
+    return terms.worker if isinstance(store.ask(request), Released) else None
 
 
 def take_over(access: RecordAccess, accept: Callable[[Credentials], T | None], record: Callable[[T], T]) -> T | None:
@@ -318,7 +316,7 @@ def _take(own: ProcessName, files: Files, name: FileName, accept: Callable[[Cred
     taken = str(name._replace(taker=own))
     try:
         credentials = _read(files, str(name))
-        if not (credentials and credentials.lanes_ms) and files.age_s(str(name)) > UNANSWERED_S:
+        if not (credentials and credentials.terms.lanes_ms) and files.age_s(str(name)) > UNANSWERED_S:
             # a claim while Redis hung: there may be many, and nothing to release any more
             files.remove(str(name))
         if not _usable(credentials, accept):
@@ -330,7 +328,7 @@ def _take(own: ProcessName, files: Files, name: FileName, accept: Callable[[Cred
 
 
 def _usable(credentials: Credentials | None, accept: Callable[[Credentials], T | None]) -> T | None:
-    return accept(credentials) if credentials and credentials.lanes_ms and not credentials.released else None
+    return accept(credentials) if credentials and credentials.terms.lanes_ms and not credentials.released else None
 
 
 def disown() -> None:

@@ -284,3 +284,20 @@ def test_delete_asks_at_a_terminal(
     assert f"delete pool {pool_name}" in result.out
     assert result.code == (0 if deleted else 1)
     assert cli("pool", "show", pool_name).code == (5 if deleted else 0)
+
+
+def test_a_layout_whose_ids_are_not_above_all_old_ones_does_not_start(cli: Cli, pool_name: str) -> None:
+    cli("pool", "create", pool_name)
+    assert cli("pool", "delete", pool_name, "--yes").code == 0
+    refused = cli("pool", "create", pool_name, "--layout", "41/0/2/10/10;epoch_ms=1767225600000")
+    assert (refused.code, "Use an epoch_ms of 1735689600000 or less" in refused.err) == (6, True)
+    assert cli("pool", "create", pool_name, "--layout", "41/0/2/12/9").code == 0
+    assert "41/0/2/12/9" in cli("pool", "show", pool_name).out
+
+
+def test_an_end_that_does_not_count_yet_is_shown(cli: Cli, pool_name: str, client: redis.Redis) -> None:
+    cli("pool", "create", pool_name)
+    client.hset(f"snowredis:{{{pool_name}}}", "end", 2_000_000_000_000)
+    shown = cli("pool", "show", pool_name)
+    assert "does not count yet" in shown.out
+    assert f"snowredis pool delete {pool_name}" in shown.out

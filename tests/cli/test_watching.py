@@ -23,6 +23,7 @@ from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, WorkerStats
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
 from tests.support import warm
+from tests.support.holder import create
 from tests.support.records import change_record, record_of
 
 Cli = Callable[..., Any]
@@ -47,10 +48,10 @@ def end_lease(client: redis.Redis, pool: str, worker: int) -> None:
 def fleet(client: redis.Redis, pool_name: str) -> Iterator[str]:
     """A pool with three living workers, and one, worker 2, that just died."""
     store, now_ms = RedisStore(client, PoolConfig(name=pool_name, outage_reserve_ms=0)), time.time_ns() // 1_000_000
-    store.create(now_ms)
+    create(store, now_ms)
     for host, label in FLEET:
         owner = owner_text(host, 7, label)
-        claimed = store.claim(ClaimRequest(secrets.token_hex(8), now_ms, now_ms, 0, owner), Seen())
+        claimed = store.ask(ClaimRequest(Seen(), now_ms, secrets.token_hex(8), owner))
         assert isinstance(claimed, Granted)
     end_lease(client, pool_name, 2)
     yield pool_name

@@ -34,7 +34,7 @@ from snowredis.snowflake.redis_store import RedisStore
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool
 from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, SUSPECT, TTL_MS, died, expired, info
-from tests.support.holder import Holder
+from tests.support.holder import Holder, create
 from tests.support.pools import new_pool
 from tests.support.records import change_record
 from tests.support.servers import RedisServer
@@ -58,8 +58,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise StoreUnavailable("memory", "it is away")
 
     with monkeypatch.context() as patched:
-        for name in ("claim", "renew", "release"):
-            patched.setattr(MemoryStore, name, refuse)
+        patched.setattr(MemoryStore, "ask", refuse)
         yield
 
 
@@ -141,7 +140,7 @@ class Watched:
         return SnowflakeGenerator(store, clock=self.clock)
 
     def create(self) -> None:
-        self.store.create(self.clock.server_time_ms())
+        create(self.store, self.clock.server_time_ms())
 
     def beat(self, ms: int) -> None:
         for _ in range(ms // 20_000):
@@ -354,14 +353,14 @@ def test_a_reply_that_stalls_is_no_wrong_clock(clock: ManualClock, memory: Memor
     ids = memory.connect(ttl=2)
     ids.next_id()
     store: Any = memory._stores["test"]
-    renew, stalls = store.renew, iter([2_300])
+    ask, stalls = store.ask, iter([2_300])
 
     def slow(*request: Any) -> Any:
-        reply = renew(*request)
+        reply = ask(*request)
         clock.advance(next(stalls, 0))
         return reply
 
-    store.renew = slow
+    store.ask = slow
     clock.advance(1_999)
     ids.next_id()
     clock.advance(1)

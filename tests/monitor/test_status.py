@@ -106,7 +106,12 @@ def test_a_quiet_pool_is_ok() -> None:
         ),
         (replace(QUIET, info=info(now_ms=LAYOUT.end_ms - 86_400_000)), "layout-ends", "critical", "ends in 1 day,"),
         (replace(QUIET, info=info(now_ms=LAYOUT.end_ms)), "layout-ends", "critical", "no ids can be made"),
-        (replace(QUIET, info=info(end_ms=NOW_MS + 9_000)), "ends", "ok", "was deleted, and ends at 2026.* create it"),
+        (
+            replace(QUIET, info=info(end_ms=NOW_MS + 9_000, end_counts=True)),
+            "ends", "ok", "was deleted, and ends at 2026.* create it",
+        ),
+        (replace(QUIET, info=info(end_ms=NOW_MS + 9)), "ends", "warning", "2026.* does not count yet.* Nothing starts"),
+        (replace(QUIET, info=info(end_ms=NOW_MS - 9)), "ends", "critical", "not count yet.* All processes are ref"),
     ],
 )  # fmt: skip
 def test_each_bad_moment_is_named_with_its_time_and_what_to_do(

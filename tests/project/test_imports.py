@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "monitor": {
         *("errors", "signatures", "settings", "core", "process.clock", "servers", "snowflake", "numbers", "readers")
     },
-    "worker_pool": {"errors", "core", "merge.collisions", "process.clock", "servers.runner", "snowflake", "monitor"},
+    "worker_pool": {"errors", "process.clock", "servers.runner", "snowflake", "monitor"},
     "merge": {
         *("errors", "core.as_json", "core.layout", "core.presets", "core.values"),
         *("cli.exit_codes", "cli.options", "cli.output"),

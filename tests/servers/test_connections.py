@@ -20,6 +20,7 @@ from redis.sentinel import Sentinel
 import snowredis
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
+from tests.support.holder import create
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 
@@ -144,7 +145,7 @@ def test_after_a_silence_of_half_a_ttl_a_new_connection_is_used_that_may_lead_to
     store = RedisStore(application if shared else own_server.url, PoolConfig(name="p", ttl_ms=3000))
 
     def connection_at(now_ms: int) -> int:
-        store.create(now_ms)
+        create(store, now_ms)
         (used,) = {int(client["id"]) for client in observer.client_list()} - ignored
         return used
 

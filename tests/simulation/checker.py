@@ -20,7 +20,7 @@ from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import ReleaseRequest
 from snowredis.snowflake.replies import Granted
 from tests.simulation.world import START_US, World
-from tests.spec.log import ints, request_of
+from tests.spec.log import flat, ints, request_of
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -243,6 +243,7 @@ class Checker:
         """Record what a reply grants, as it came."""
         if reply[0] not in ("granted", "renewed"):
             return
+        reply = flat(reply)
         request = request_of(script, args)
         if reply[0] == "granted":
             ends = self._ends(process, int(reply[7]), int(reply[10]))
@@ -313,7 +314,9 @@ class Checker:
         )
         claim = self.claims.get((held.token, lease.worker))
         if claim is not None:
-            if held.renewal_id in claim.shared_renewals or (held.token in self._shared_tokens and not lease.renewals):
+            if held.terms.renewal_id in claim.shared_renewals or (
+                held.token in self._shared_tokens and not lease.renewals
+            ):
                 claim.clone()
                 claim.cloned_until = tuple(map(max, claim.cloned_until, until))
             if claim not in process.claims:
@@ -322,7 +325,7 @@ class Checker:
                     self._taken(process, claim, [*opens_ms, max(outage_ms, held.outage_used_ms)])
                 process.claims.append(claim)
             if until[0] >= claim.until[0]:
-                claim.renewal_id = held.renewal_id
+                claim.renewal_id = held.terms.renewal_id
             if claim.opens[-1] >= claim.until[-1]:
                 # an outage lane that was not reserved yet may begin later after a loss
                 claim.opens = opens
@@ -337,7 +340,7 @@ class Checker:
             claim.until = tuple(map(max, claim.until, until))
         else:
             claim = Claim(held.token, lease.worker, process.name, opens, until)
-            claim.renewal_id, claim.layout = held.renewal_id, process.config.layout
+            claim.renewal_id, claim.layout = held.terms.renewal_id, process.config.layout
             claim.outage_lane = len(until) - 1 if process.config.outage_reserve_ms else -1
             self.claims[held.token, lease.worker] = claim
             self._by_worker.setdefault(lease.worker, []).append(claim)
@@ -369,16 +372,16 @@ class Checker:
 
     def granted_again(self, token: str, reply: Granted) -> None:
         """Record that a parent repeated the claim of a killed process, whose clone may have the same lease."""
-        claim = self.claims.get((token, reply.worker))
+        claim = self.claims.get((token, reply.terms.worker))
         if claim is not None:
-            claim.renewal_id = reply.renewal_id
+            claim.renewal_id = reply.terms.renewal_id
 
     def reclaimed(self, request: ReleaseRequest) -> None:
         """Record that a parent releases the lease of a killed process, unless a clone has renewed it since."""
-        lease = request.lease
-        claim = self.claims.get((lease.token, lease.worker))
-        if claim is not None and claim.renewal_id in (lease.renewal_id, lease.pending_renewal_id):
-            self.ended(lease.token, lease.worker, "")
+        terms = request.lease
+        claim = self.claims.get((request.token, terms.worker))
+        if claim is not None and claim.renewal_id in (terms.renewal_id, request.pending):
+            self.ended(request.token, terms.worker, "")
 
     def ended(self, token: str, worker: int, opened: str) -> None:
         """Record that a claim is used no more: a lane but the first that its holder never opened may go back whole."""
@@ -411,5 +414,5 @@ class Checker:
             if claim:
                 claim.clone()
                 # a renewal that had a reply is not shared
-                if held.pending_renewal_id not in ("", held.renewal_id):
+                if held.pending_renewal_id not in ("", held.terms.renewal_id):
                     claim.shared_renewals.add(held.pending_renewal_id)

@@ -42,7 +42,7 @@ def unanswered(sim: Simulation) -> None:
 
     def clone() -> None:
         if process.alive and not sim.healed and len(sim.living) < MOST_PROCESSES:
-            if process.lease_manager.slot.token:
+            if process.lease_manager.slot.asked[0]:
                 sim.fired["unanswered"] += 1
             child = process.clone()
             sim.say("%s is a clone of %s, which is claiming", child.name, process.name)

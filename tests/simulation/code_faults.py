@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from snowredis.core.lanes import Lanes, Position
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import NO_STATS, RenewRequest, WorkerStats
-from snowredis.snowflake.replies import RenewReply, Seen
 from tests.simulation.rules import RULES, ForgetfulKeeper, Rule, SharedMachines, UnopenedKeeper, apply
 from tests.simulation.schedule import Result, Simulation
 from tests.simulation.stand_ins import SimKeeper, SimSlot, SimStore
@@ -61,12 +61,14 @@ class LateMsSlot(WrongSlot):
 class EarlyMsSlot(WrongSlot):
     def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
         lanes_ms = tuple(ms - fresh for ms in held.lanes_ms)
-        return held._replace(lanes_ms=lanes_ms, lease=held.lease._replace(opens=self.ticks(*lanes_ms)))
+        return held._replace(
+            terms=held.terms._replace(lanes_ms=lanes_ms), lease=held.lease._replace(opens=self.ticks(*lanes_ms))
+        )
 
 
 class SameRenewalSlot(WrongSlot):
     def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
-        return held if fresh else held._replace(pending_renewal_id=held.renewal_id)
+        return held if fresh else held._replace(pending_renewal_id=held.terms.renewal_id)
 
 
 class FirstWorkerSlot(WrongSlot):
@@ -88,8 +90,11 @@ class HeirlessKeeper(SimKeeper):
 class LowLanesStore(SimStore):
     """A client that says in its renewals that its lanes begin a second before they do."""
 
-    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
-        return super().renew(request._replace(held_lanes_ms=tuple(ms - 1000 for ms in request.held_lanes_ms)), seen)
+    def ask(self, request: Any) -> Any:
+        if isinstance(request, RenewRequest):
+            lanes_ms = tuple(ms - 1000 for ms in request.lease.lanes_ms)
+            request = request._replace(lease=request.lease._replace(lanes_ms=lanes_ms))
+        return super().ask(request)
 
 
 class ReopeningAllocator(IdAllocator):

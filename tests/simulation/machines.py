@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError
 from snowredis.process.names import GONE, ProcessName, ProcessStatus, has_ended
@@ -17,9 +17,9 @@ from snowredis.servers.scripts import Script
 from snowredis.snowflake import sweep
 from snowredis.snowflake.crash_record import HEADER_BYTES, PAGE_BYTES, TEXT_BYTES, CrashRecord, Credentials
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, Store
+from snowredis.snowflake.protocol import PoolConfig, ReleaseRequest, Store
 from snowredis.snowflake.record_files import FileName
-from snowredis.snowflake.replies import ClaimReply, Granted, ReleaseReply, Seen
+from snowredis.snowflake.replies import Granted
 from snowredis.snowflake.sweep import RecordAccess
 from tests.simulation.stand_ins import Host, SimStore
 
@@ -36,17 +36,14 @@ MOST = 10
 class CheckedStore(SimStore):
     """Store that tells the checker what is released on behalf of the dead."""
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
-        # crash_record.py reads the wall clock itself
-        now_ms = self.process.world.now_us // 1000
-        reply = super().claim(request._replace(caller_ms=now_ms, usable_from_ms=now_ms), seen)
+    def ask(self, request: Any) -> Any:
+        if isinstance(request, ReleaseRequest):
+            self.process.sim.checker.reclaimed(request)
+        # sweep.py reads the wall clock itself
+        reply = super().ask(request._replace(caller_ms=self.process.world.now_us // 1000))
         if isinstance(reply, Granted):
             self.process.sim.checker.granted_again(request.token, reply)
         return reply
-
-    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
-        self.process.sim.checker.reclaimed(request)
-        return super().release(request._replace(caller_ms=self.process.world.now_us // 1000), seen)
 
 
 class Parent:

@@ -12,6 +12,7 @@ from snowredis.snowflake.administration import Administration, Ends
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
 from snowredis.snowflake.replies import Reply, Seen
 from tests.simulation.process import Process
+from tests.support.holder import create
 
 if TYPE_CHECKING:
     from tests.simulation.redis_model import RedisModel
@@ -85,10 +86,10 @@ def _come_back(sim: Simulation, name: str, config: PoolConfig, *, created: bool)
     now_ms = sim.world.now_us // 1000
     try:
         if created:
-            store.create(now_ms)
+            create(store, now_ms)
         else:
             # its answer gets lost
-            store.claim(ClaimRequest(sim.random.randbytes(16).hex(), now_ms, now_ms, 0, "{}"), Seen())
+            store.ask(ClaimRequest(Seen(), now_ms, sim.random.randbytes(16).hex(), "{}"))
     except SnowredisError as error:
         # a process with the settings of before came first, or a right is missing
         sim.say("the pool does not come back: %s", type(error).__name__)
@@ -109,19 +110,15 @@ def _come_back(sim: Simulation, name: str, config: PoolConfig, *, created: bool)
         sim.process_class(sim, sim.new_host()).run(sim.random.randint(0, 1_000_000))
 
 
-def end_pool(sim: Simulation, then: Callable[[], None], following: PoolConfig | None = None) -> bool:
+def end_pool(sim: Simulation, then: Callable[[], None]) -> bool:
     """Give the pool the earliest end, and call *then* when it has come, if that is soon enough.
 
-    Args:
-        following: what the pool is to become; None: it is deleted.
-
-    Returns:
-        whether it has an end.
+    Returns whether it has an end.
     """
     server = sim.network.master
     try:
         store = AtTheServer(sim, server, sim.config)
-        reply = store.end(sim.world.now_us // 1000, layout=following.layout if following else None)
+        reply = store.delete(sim.world.now_us // 1000)
     except SnowredisError as error:
         sim.say("the pool is not deleted: %s", type(error).__name__)
         return False
@@ -130,8 +127,7 @@ def end_pool(sim: Simulation, then: Callable[[], None], following: PoolConfig | 
     sim.say("the pool ends at %d ms", reply.end_ms)
     end_us = sim.world.now_us if reply.over else reply.end_ms * 1000 - server.offset_us + 1_000
     sim.ends_us = end_us
-    # nothing else can start where the layout was changed
-    if following is not None or end_us < sim.heal_us - 1_000_000:
+    if end_us < sim.heal_us - 1_000_000:
         sim.world.at(end_us, then)
     return True
 
@@ -163,15 +159,18 @@ def volatile(sim: Simulation) -> None:
 
 
 def changed_layout(sim: Simulation) -> None:
-    """`snowredis pool change-layout`, and processes with the new layout come when it is due."""
+    """`snowredis pool delete`, and a pool with another layout starts at the end, as soon as its ids are all above."""
     server = sim.network.master
     if not server.up or server.refused or sim.ends_us:
         return
     layout = sim.config.layout
-    wider = replace(layout, worker_bits=layout.worker_bits + 1)
-    config = replace(sim.config, layout=wider)
-    if end_pool(sim, lambda: _come_back(sim, "changed_layout", config, created=False), config):
-        sim.say("the layout changes then")
+    later_ms = sim.random.choice((0, sim.config.ttl_ms // 2, sim.config.ttl_ms))
+    another = replace(layout, worker_bits=layout.worker_bits + 1)
+    if later_ms:
+        another = replace(layout, epoch_ms=layout.epoch_ms + later_ms)
+    config, created = replace(sim.config, layout=another), sim.random.random() < 0.5
+    if end_pool(sim, lambda: _come_back(sim, "changed_layout", config, created=created)):
+        sim.say("the layout is another one then")
 
 
 def changed(sim: Simulation) -> None:

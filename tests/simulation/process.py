@@ -127,7 +127,7 @@ class Process(SimulatedProcess):
         if reply[0] == "signature":
             self._has_been_told(list(self.claims))
         elif reply[0] == "lost":
-            worker, token, *_ = str(args[6]).split(",")
+            worker, token = str(args[6]).split(",")[0], str(args[4])
             lost = [claim for claim in self.claims if claim.worker == int(worker) and claim.token == token]
             self.refused_claims += lost
             *_, reason, keeps_lane, _ = reply
@@ -284,7 +284,7 @@ class Process(SimulatedProcess):
             if self.sim.tracer is not None:
                 self.sim.tracer.cloned(self.name, child.name)
             leases = self.lease_manager
-            self.sim.checker.cloned((leases.held, leases.slot.lost_lease), leases.slot.token)
+            self.sim.checker.cloned((leases.held, leases.slot.lost_lease), leases.slot.asked[0])
         return child
 
     def _copy(self, host: Host) -> Process:

@@ -13,6 +13,7 @@ from snowredis.errors import SnowredisError
 from snowredis.snowflake.protocol import pool_keys
 from tests.simulation.pool_faults import AtTheServer
 from tests.simulation.redis_model import CONSTANT, SHOWN, RedisModel
+from tests.support.holder import create
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Fault
@@ -96,7 +97,7 @@ def elsewhere(sim: Simulation) -> None:
     other.offset_us, other.history = sim.redis_offset_us(), []
     sim.network.servers.append(other)
     with suppress(SnowredisError):
-        AtTheServer(sim, other, sim.config).create(sim.world.now_us // 1000)
+        create(AtTheServer(sim, other, sim.config), sim.world.now_us // 1000)
     holders = [process for process in sim.living if process.lease_manager.held is not None]
     sim.led_elsewhere = True
     sim.say("the address leads to another pool of this name")

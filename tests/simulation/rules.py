@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 
 class HostPidKeeper(SimKeeper):
-    """R6 off: the token is made of host and pid, as in most systems."""
+    """Fresh tokens off: token and owner are made of host and pid, as in most systems."""
 
-    def send_claim(self, wait_ms: int, instead_of: int, gives_up: bool) -> Claimed:
+    def send_claim(self, now: bool, instead_of: int, gives_up: bool) -> Claimed:
         assert self.process is not None
-        self.slot.set_token(self.process.host.name.encode().hex())
-        return super().send_claim(wait_ms, instead_of, gives_up)
+        host = self.process.host.name
+        self.slot.set_asked(host.encode().hex(), f'{{"host":"{host}"}}')
+        return super().send_claim(now, instead_of, gives_up)
 
 
 class EndlessSlot(SimSlot):
@@ -206,11 +207,11 @@ class Rule:
 
 
 _MARK = "local function mark_of(r, i) return math.max(r.lanes[i], r['until'], pool.floor) end"
-_OUTAGE_MARK = "math.max(pool.outage_floor, before and before.lanes[lane_count] or 0, before and before.outage or 0)"
+_OUTAGE_MARK = "math.max(pool.outage_floor, r and r.lanes[lane_count] or 0, r and r.outage or 0)"
 _COUNTED = "while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do"
 _FLOOR = "pool.floor = math.max(pool.start, pool.is_new and at or horizon(at, ttl))"
 _OUTAGE_FLOOR = "pool.outage_floor = math.max(pool.start, pool.is_new and at or horizon(at, outage))"
-_FIRST_ID = "local first_renewal_id = string.sub(sha(nonce .. now .. pool.version .. token), 1, FIRST_DIGITS)"
+_FIRST_ID = "local first_renewal_id = string.sub(sha(nonce .. now .. pool.version .. token_hash), 1, FIRST_DIGITS)"
 _TOO_LATE = "elseif held_until <= later_clock + skew + lead + slack or held_lanes[1] < pool.start then"
 _ROLLED_BACK = "  if is_older then"
 _NOTICED = "pool.lost_at, pool.is_new = math.max(pool.lost_at, later_clock), false"
@@ -223,21 +224,22 @@ _FIELDS = "redis.call('HSET', KEYS[1], unpack(pool.fields))"
 # a command that is refused between two writes
 _IN_PARTS = "redis.call('HSET', KEYS[1], unpack(pool.fields, 1, 2)) redis.call('PERSIST', KEYS[1]) " + _FIELDS
 _IDENTITY = "local id, reason = identity()"
-_UNKNOWN = "if not id then return nil, { 'unidentified', reason, nonce } end"
-_BAD_DURABILITY = "if ttl < 1 or"
+_UNKNOWN = "if not id then return nil, { 'unidentified', reason } end"
+_BAD_DURABILITY = "if #signature > 400 or"
 _TRUSTED = f"if durability == 'none' then durability = 'assured' end\n{_BAD_DURABILITY}"
 _UNOPENED = "string.sub(opened, i, i) == '0'"
 _FIRST = "local goes_back = i > 1 and is_sure and"
 _KEEPS = "local keeps = reason ~= 'copied' and not (is_later and r.before ~= token_hash)"
-_REFUSED = "return nil, { 'signature', current .. (v[1] == signature and ' changed=1' or hint), nonce }"
+_REFUSED = "return nil, { 'signature', v[1] .. (v[8] and ' ends_at=' .. v[8] or '') }"
 _OVER = "local over = v[1] and (v[9] == 'now' or v[9] == 'then' and is_past(ends))"
-_START = "math.max(pool.start, ends), 0, 0, now"
+_START = "math.max(pool.start, start), 0, 0, now"
 _CUT = "math.min(capped + ttl, pool.ends)"
 _OUTAGE_CUT = "math.min(capped + outage, pool.ends)"
 _EARLIEST = "math.max(now, is_unknown and pool.top or latest, pool.floor, outage > 0 and pool.outage_floor or 0)"
-_CURRENT = "local current = over and (v[10] or signature) or v[1]"
+_ABOVE = "if lowest_id(signature, start) < lowest_id(v[1], ends) then"
 _BEYOND = "'(' .. latest_end, '+inf', 'LIMIT', 0, AT_ONCE)"
-_ONCE = "  if has_end then\n"
+_LOST = "elseif pool.created and without == 'lost' and"
+_ONCE = "local at = has_end and pool.ends or earliest"
 
 RULES: dict[str, Rule] = {
     # step 1, grant
@@ -287,11 +289,13 @@ RULES: dict[str, Rule] = {
     "signature": Rule((("common", _REFUSED, ""),)),
     "end of grants": Rule((("common", _CUT, "capped + ttl"), ("common", _OUTAGE_CUT, "capped + outage"))),
     "start at the end": Rule((("common", _START, "pool.start, 0, 0, now"),)),
-    "not before grants": Rule((("end", _EARLIEST, "now"),)),
-    "end once": Rule((("end", _ONCE, "  if false then\n"), ("end", "elseif is_sure or (", "elseif ("))),
-    "end on every copy": Rule((("common", _OVER, "local over = ends <= now"),), unkept=("end",)),
-    "settings that may start": Rule((("common", _CURRENT, "local current = over and signature or v[1]"),)),
-    "refused processes create nothing": Rule((("common", "if without == 'lost' and", "if false and"),)),
+    "not before grants": Rule((("delete", _EARLIEST, "now"),)),
+    "end once": Rule((("delete", _ONCE, "local at = earliest"),)),
+    "end on every copy": Rule((("common", _OVER, "local over = ends <= now"),), unkept=("delete", "create")),
+    "above the pool before": Rule((("common", _ABOVE, "if false then"),)),
+    "refused processes create nothing": Rule(
+        (("common", "elseif pool.created and without == 'lost' and", "elseif false and"),)
+    ),
     # durability none
     "none": Rule((("common", _BAD_DURABILITY, _TRUSTED),)),
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),

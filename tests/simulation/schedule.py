@@ -33,6 +33,7 @@ from tests.simulation.redis_faults import CLOCKS, IDENTITIES, LOSSES, NOT_ASSURE
 from tests.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
 from tests.simulation.sequences import WITH_OUTAGE_LANE
 from tests.simulation.world import START_US, Stuck
+from tests.support.holder import create
 
 if TYPE_CHECKING:
     from tests.simulation.tracing import Tracer
@@ -283,15 +284,15 @@ class Simulation(Schedule[Process]):
         self._check_identity(server, name, reply)
         if name == "claim" and reply[0] == "ok":
             self._claimed_us = self.world.now_us
-        if len(reply) < 6 or not reply[5]:
+        if len(reply) < 5 or not reply[4] or "@" not in reply[2]:
             return
         self.alarms += 1
-        self.say("ALARM: %s", reply[5])
+        self.say("ALARM: %s", reply[4])
         if self._went_back:
             self.lift()
         elif not ({*LOSSES, "changed"} & set(self.classes) or self.led_elsewhere):
             # two losses within redis_skew may look like that, too, and so may a wipe after which the clock is set back
-            self.checker.fail(f"an alarm without a reason: {reply[5]}")
+            self.checker.fail(f"an alarm without a reason: {reply[4]}")
 
     def _check_identity(self, server: RedisModel, name: str, reply: list[str]) -> None:
         if self.config.durability != "detect":
@@ -349,7 +350,7 @@ class Simulation(Schedule[Process]):
     def _create(self, process: Process) -> None:
         # a server that does not say which one it is refuses that, too
         with suppress(SnowredisError):
-            process.store.create(self.world.now_us // 1000)
+            create(process.store, self.world.now_us // 1000)
 
     def _go_wrong(self) -> None:
         if self.world.now_us < self.heal_us - 100_000:

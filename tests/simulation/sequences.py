@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from snowredis.errors import SnowredisError
 from tests.simulation.pool_faults import AtTheServer, end_pool
 from tests.simulation.redis_model import RedisModel
+from tests.support.holder import create
 
 if TYPE_CHECKING:
     from snowredis.snowflake.protocol import PoolConfig
@@ -171,7 +172,7 @@ def _deleted_away(sim: Simulation, name: str, new_config: Callable[[], PoolConfi
     def come_back() -> None:
         config = new_config()
         try:
-            AtTheServer(sim, sim.network.master, config).create(sim.world.now_us // 1000)
+            create(AtTheServer(sim, sim.network.master, config), sim.world.now_us // 1000)
         except SnowredisError as error:
             # a process with the settings of before came first, or a right is missing
             sim.say("the pool does not come back: %s", type(error).__name__)

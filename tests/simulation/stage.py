@@ -15,6 +15,7 @@ from tests.simulation.rules import switch_off
 from tests.simulation.schedule import Simulation
 from tests.simulation.stand_ins import Host
 from tests.simulation.world import Task
+from tests.support.holder import create
 
 # a call on the stage that takes longer is not answered any more
 LONGEST_S = 120
@@ -74,7 +75,7 @@ class Stage(Simulation):
         return self.process_class(self, host or self.new_host(), config)
 
     def with_pool(self) -> Stage:
-        self.do(self.process(), lambda process: process.store.create(self.redis_now_ms))
+        self.do(self.process(), lambda process: create(process.store, self.redis_now_ms))
         return self
 
     def begin(self, process: Process, action: Callable[[Process], object]) -> Task:

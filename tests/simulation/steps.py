@@ -23,6 +23,7 @@ from tests.simulation.pool_faults import AtTheServer
 from tests.simulation.process import Process
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.stage import Stage
+from tests.support.holder import create
 
 
 class Steps:
@@ -77,6 +78,13 @@ class Steps:
     def upgraded(self, name: str) -> None:
         """Start a process with the layout that the pool has after its end."""
         self._processes[name] = self._stage.process(config=self._next)
+
+    def moved(self, name: str, ms: str) -> None:
+        """Start a process with a layout whose epoch is later."""
+        config = self._stage.config
+        layout = replace(config.layout, epoch_ms=config.layout.epoch_ms + int(ms))
+        self._stage.configs.append(replace(config, layout=layout))
+        self._processes[name] = self._stage.process(config=self._stage.configs[-1])
 
     def make(self, *names: str) -> None:
         """Let each process make an id, if it can."""
@@ -157,7 +165,7 @@ class Steps:
         """Make a clone that was made while the lease of its original was being claimed, and did nothing since."""
         held, clone = self._of(original).lease_manager.held, self._of(name)
         assert held is not None
-        clone.lease_manager.slot.set_token(held.token)
+        clone.lease_manager.slot.set_asked(held.token, self._of(original).lease_manager._owner())
         if self._stage.tracer is not None:
             self._stage.tracer.cloned(self._of(original).name, clone.name, held.token)
 
@@ -274,16 +282,20 @@ class Steps:
     @functools.cached_property
     def _next(self) -> PoolConfig:
         config = self._stage.config
-        found = config.with_layout(replace(config.layout, worker_bits=1, sequence_bits=3))
+        found = replace(config, layout=replace(config.layout, worker_bits=1, sequence_bits=3))
         self._stage.configs.append(found)
         return found
 
-    def end(self, in_ms: str = "") -> None:
-        """Give the pool an end, after which it has another layout: the earliest one, or in that time."""
-        now_ms = self._stage.redis_now_ms
+    def end(self) -> None:
+        """Give the pool an end, the earliest."""
         person = AtTheServer(self._stage, self._stage.master, self._stage.config, self._unkept)
-        reply = person.end(now_ms, layout=self._next.layout, at_ms=now_ms + int(in_ms) if in_ms else 0)
+        reply = person.delete(self._stage.redis_now_ms)
         self._end_ms = reply.end_ms if isinstance(reply, Ends) else 0
+
+    def create_next(self, name: str) -> None:
+        """Create the pool with the settings of that process, and put it on disk."""
+        config = self._of(name).config
+        create(AtTheServer(self._stage, self._stage.master, config, self._unkept), self._stage.redis_now_ms)
 
     def wait_for_end(self) -> None:
         self._stage.wait(max(0, self._end_ms + 100 - self._stage.redis_now_ms))

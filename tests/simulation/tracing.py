@@ -134,7 +134,7 @@ class Tracer:
             self._flush(other)
         ends = {"until_ms": taken.lease.until_ms, "outage_ms": taken.lease.outage_until_ms}
         ends["used_ms"] = taken.outage_used_ms
-        self._write(do="take", process=process, token=taken.token, renewal_id=taken.renewal_id, **ends)
+        self._write(do="take", process=process, token=taken.token, renewal_id=taken.terms.renewal_id, **ends)
 
     def lifted(self, until_ms: int, outage_until_ms: int) -> None:
         self._write(do="lift", until_ms=until_ms, outage_until_ms=outage_until_ms)
@@ -191,7 +191,7 @@ class Tracer:
         self._pools[server.name] = now
         self._written_by[now] = self._numbers.get(server.name, 1)
         self._after.setdefault(now, self._runs)
-        worker = int(reply[6]) if reply[0] == "granted" else self._workers.get(call)
+        worker = int(reply[5].split(",")[0]) if reply[0] == "granted" else self._workers.get(call)
         record = _record((pool or {}).get(f"w:{worker}"))
         shown = {"run": self._runs, "call": call, "server": server.name, "reply": reply}
         self._write(do="run", **shown, record=record, pool=_pool(pool))

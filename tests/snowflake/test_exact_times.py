@@ -29,7 +29,6 @@ CONFIG = PoolConfig(
 )
 MARGIN_MS = 100 + 250 + 40
 FLOOR_MS = 3_000 + MARGIN_MS
-WIDER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=4, sequence_bits=8)
 
 
 class Pool(SimPool):
@@ -54,11 +53,11 @@ def pool() -> Pool:
     return Pool()
 
 
-def test_a_change_of_a_pool_that_was_deleted_meanwhile_finds_no_pool(pool: Pool) -> None:
-    ends = pool.store.end(pool.now_ms())
+def test_a_pool_that_is_over_cannot_be_deleted_again(pool: Pool) -> None:
+    ends = pool.store.delete(pool.now_ms())
     assert isinstance(ends, Ends)
     assert ends.over
-    assert isinstance(pool.store.end(pool.now_ms(), layout=WIDER), Absent)
+    assert isinstance(pool.store.delete(pool.now_ms()), Absent)
 
 
 @pytest.mark.parametrize("left_ms", [MARGIN_MS, MARGIN_MS + 1])
@@ -103,10 +102,10 @@ def test_a_pool_that_is_older_than_what_a_client_saw_raises_the_floor_and_an_ala
 ) -> None:
     holder = pool.holder().claim()
     holder.seen = Seen(holder.seen.incarnation, holder.seen.version + version_ahead)
-    last_ms, incarnation = pool.stored_ms("last"), holder.incarnation
+    last_ms, incarnation = pool.stored_ms("last"), holder.terms.incarnation
     pool.pass_ms(500)
     reply = pool.claim_of(holder.seen)
-    assert (reply.incarnation != incarnation) == bool(version_ahead)
+    assert (reply.seen.incarnation != incarnation) == bool(version_ahead)
     assert isinstance(reply, Settling if version_ahead else Granted)
     if version_ahead:
         assert reply.alarm is not None

@@ -26,16 +26,15 @@ from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Lost, Seen, Settling
 from tests.snowflake.lease.conftest import wall_ms
 from tests.support.formats import shape_of
-from tests.support.holder import Holder
+from tests.support.holder import Holder, create
 from tests.support.records import change_record
 from tests.support.servers import RedisServer
 
 HERE = Path(__file__).parent
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 CONFIG = PoolConfig(name="orders", layout=LAYOUT, ttl_ms=30_000)
-OTHER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=3)
-# format 1 had no number
-SIGNATURE_1 = CONFIG.signature.partition(" ")[2]
+WIDER = Layout(timestamp_bits=41, backup_bits=1, worker_bits=8, sequence_bits=13)
+SIGNATURE_0 = "format=0 " + CONFIG.signature.partition(" ")[2]
 
 
 @pytest.fixture
@@ -46,10 +45,10 @@ def client(own_server: RedisServer) -> Iterator[redis.Redis]:
 
 def test_a_pool_of_an_earlier_format_is_refused_and_not_touched(own_server: RedisServer, client: Any) -> None:
     key = pool_keys("orders")[0]
-    before = {"signature": SIGNATURE_1, "incarnation": "1", "w:0": "what format 1 had"}
+    before = {"signature": SIGNATURE_0, "incarnation": "1", "w:0": "what another format had"}
     client.hset(key, mapping=before)
     ids = snowredis.connect(own_server.url, pool="orders", layout=LAYOUT, claim_timeout=0)
-    with pytest.raises(LayoutMismatch, match="stored in format 1, which development versions before") as caught:
+    with pytest.raises(LayoutMismatch, match="stored in format 0, which another version of snowredis") as caught:
         ids.next_id()
     assert f"reads format {FORMAT}" in str(caught.value)
     assert FORMATS[FORMAT] in str(caught.value)
@@ -71,7 +70,7 @@ def written_of_a_pool(server: RedisServer) -> None:
     """Let the scripts of this version write all that they write of a pool."""
     config = replace(CONFIG, outage_reserve_ms=10_000_000)
     store = PoolAdministration(server.url, config)
-    store.create(wall_ms())
+    create(store, wall_ms())
     kept, killed, released = (Holder(store, wall_ms).claim() for _ in range(3))
     kept.ask_renew()
     released.release()
@@ -88,15 +87,15 @@ def written_of_a_pool(server: RedisServer) -> None:
     kept.ask_renew()
     kept.seen = Seen(kept.seen.incarnation, 10**6)
     assert kept.ask_renew().alarm
-    store.end(wall_ms(), layout=OTHER, at_ms=wall_ms() + 20_000_000)
+    store.delete(wall_ms())
     deleted = PoolAdministration(server.url, replace(config, name="deleted"))
-    deleted.create(wall_ms())
+    create(deleted, wall_ms())
     Holder(deleted, wall_ms).claim().release()
     WorkerPool(server.url, "deleted").delete()
     changed = PoolAdministration(server.url, replace(config, name="changed"))
-    changed.create(wall_ms())
-    changed.end(wall_ms(), layout=OTHER)
-    PoolAdministration(server.url, changed.config.with_layout(OTHER)).create(wall_ms())
+    create(changed, wall_ms())
+    changed.delete(wall_ms())
+    create(PoolAdministration(server.url, replace(changed.config, layout=WIDER)), wall_ms())
 
 
 def written_of_a_tag(server: RedisServer) -> None:

@@ -17,7 +17,7 @@ from snowredis.snowflake.administration import Ends, PoolAdministration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Renewed, Settling
 from tests.snowflake.lease.conftest import wall_ms
-from tests.support.holder import Holder
+from tests.support.holder import Holder, create
 from tests.support.servers import RedisServer, redis_server, replicated
 
 DAY_MS = 24 * 3600 * 1000
@@ -45,11 +45,11 @@ def store_at(server: RedisServer, config: PoolConfig = CONFIG) -> PoolAdministra
 
 def test_a_person_who_creates_a_pool_after_a_loss_says_that_no_process_could_make_ids(own_server: RedisServer) -> None:
     store = store_at(own_server)
-    store.create(wall_ms())
+    create(store, wall_ms())
     Holder(store, wall_ms).claim()
     own_server.restart()
-    created = store.create(wall_ms())
-    heir = Holder(store, wall_ms).claim(wait_ms=0)
+    created = create(store, wall_ms())
+    heir = Holder(store, wall_ms).claim(now=True)
     assert set(heir.lanes_ms) == {created.redis_ms}
     assert heir.outage_ms > heir.until_ms
 
@@ -59,20 +59,20 @@ def test_a_process_of_before_is_not_hidden_by_a_person_who_creates_the_pool_afte
 ) -> None:
     """It is another pool: what the process has is not behind the floors."""
     store = store_at(own_server)
-    store.create(wall_ms())
+    create(store, wall_ms())
     living = Holder(store, wall_ms).claim()
     own_server.restart()
-    store.create(wall_ms())
+    create(store, wall_ms())
     assert living.ask_renew().alarm is not None
     assert isinstance(Holder(store, wall_ms).ask_claim(), Settling)
 
 
 def test_after_delete_a_crash_brings_the_pool_not_back(kept: RedisServer) -> None:
-    store_at(kept).create(wall_ms())
+    create(store_at(kept), wall_ms())
     holder = Holder(store_at(kept), wall_ms).claim()
     kept.save()
     assert holder.release("1000")
-    ends = store_at(kept).end(wall_ms())
+    ends = store_at(kept).delete(wall_ms())
     assert isinstance(ends, Ends)
     kept.restart()
     with pytest.raises(PoolNotFound):
@@ -84,10 +84,10 @@ def test_after_delete_a_crash_brings_the_pool_not_back(kept: RedisServer) -> Non
 def test_a_backup_of_before_the_end_brings_no_pool_back_that_grants_what_the_next_one_did(kept: RedisServer) -> None:
     """A person restored it. The next pool had the same settings, and its worker goes on."""
     store = store_at(kept)
-    store.create(wall_ms())
+    create(store, wall_ms())
     kept.save()
     backup = (kept.directory / "dump.rdb").read_bytes()
-    store.end(wall_ms())
+    store.delete(wall_ms())
     living = Holder(store, wall_ms).claim()
     kept.kill()
     (kept.directory / "dump.rdb").write_bytes(backup)
@@ -101,7 +101,7 @@ def test_a_backup_of_before_the_end_brings_no_pool_back_that_grants_what_the_nex
 
 def test_a_process_that_the_pool_refused_does_not_create_it_with_its_own_settings(own_server: RedisServer) -> None:
     store = store_at(own_server)
-    store.create(wall_ms())
+    create(store, wall_ms())
     worker = Holder(store, wall_ms).claim()
     stray = Holder(store_at(own_server, LONGER), lambda: wall_ms() + late_ms)
     late_ms = 0
@@ -116,12 +116,12 @@ def test_a_process_that_the_pool_refused_does_not_create_it_with_its_own_setting
 
 
 def test_a_process_that_the_pool_refused_creates_it_after_a_person_deleted_it(own_server: RedisServer) -> None:
-    store_at(own_server).create(wall_ms())
+    create(store_at(own_server), wall_ms())
     other = Holder(store_at(own_server, LONGER), lambda: wall_ms() + late_ms)
     late_ms = 0
     with pytest.raises(LayoutMismatch):
         other.ask_claim()
-    store_at(own_server).end(wall_ms())
+    store_at(own_server).delete(wall_ms())
     late_ms = 2_000
     other.ask_claim()
     assert own_server.client().exists(KEY)
@@ -130,10 +130,10 @@ def test_a_process_that_the_pool_refused_creates_it_after_a_person_deleted_it(ow
 # --- an end: on every copy of the pool that can come back, before it counts ---------------------------
 
 
-def end(server: RedisServer, at_ms: int = 0) -> Ends:
-    """Give the pool an end in ten minutes, with another layout after it."""
+def end(server: RedisServer) -> Ends:
+    """Give the pool an end."""
     store = store_at(server, PLAIN)
-    reply = store.end(wall_ms(), layout=NEW, at_ms=at_ms or wall_ms() + 600_000)
+    reply = store.delete(wall_ms())
     store.close()
     assert isinstance(reply, Ends)
     return reply
@@ -142,24 +142,25 @@ def end(server: RedisServer, at_ms: int = 0) -> Ends:
 @pytest.mark.parametrize("kept", [("--save", "3600 1"), ("--appendonly", "yes")])
 def test_a_crash_right_after_the_end_was_set_does_not_forget_it(tmp_path: Path, kept: tuple[str, str]) -> None:
     with redis_server(tmp_path, *kept) as server:
-        store_at(server, PLAIN).create(wall_ms())
+        create(store_at(server, PLAIN), wall_ms())
         server.client().bgrewriteaof() if "appendonly" in kept[0] else server.save()
         held = Holder(store_at(server, PLAIN), wall_ms).claim()
-        ends = end(server, held.until_ms + 600_000)
+        ends = end(server)
+        assert ends.end_ms >= held.until_ms
         server.restart()
         assert server.client().hmget(KEY, "end", "over") == [str(ends.end_ms), "then"]
 
 
 def test_a_server_that_keeps_nothing_on_disk_gets_no_snapshot(own_server: RedisServer) -> None:
     """It would find that snapshot at its next start, and take it for its state."""
-    store_at(own_server, PLAIN).create(wall_ms())
+    create(store_at(own_server, PLAIN), wall_ms())
     end(own_server)
     assert not list(own_server.directory.glob("*.rdb"))
 
 
 def test_an_end_does_not_count_before_each_replica_has_it(tmp_path: Path) -> None:
     with replicated(tmp_path) as (master, replica):
-        store_at(master, PLAIN).create(wall_ms())
+        create(store_at(master, PLAIN), wall_ms())
         living = Holder(store_at(master, PLAIN), wall_ms).claim()
         replica.kill(signal.SIGSTOP)
         with pytest.raises(StoreUnavailable, match="0 of 1 replicas"):
@@ -170,7 +171,7 @@ def test_an_end_does_not_count_before_each_replica_has_it(tmp_path: Path) -> Non
         assert isinstance(living.ask_renew(ahead_ms=10**9), Renewed)
         assert living.until_ms <= int(set_ms or 0)
         replica.kill(signal.SIGCONT)
-        again = end(master, wall_ms() + 900_000)
+        again = end(master)
         assert again.end_ms == int(set_ms or 0)
         assert master.client().hget(KEY, "over") == "then"
         assert replica.client().hget(KEY, "end") == set_ms
@@ -179,8 +180,8 @@ def test_an_end_does_not_count_before_each_replica_has_it(tmp_path: Path) -> Non
 def test_an_end_that_redis_loses_before_it_counts_is_no_end(
     own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store_at(own_server, PLAIN).create(wall_ms())
-    changes = iter((lambda: None, lambda: own_server.client().hdel(KEY, "end", "next_signature")))
+    create(store_at(own_server, PLAIN), wall_ms())
+    changes = iter((lambda: None, lambda: own_server.client().hdel(KEY, "end")))
     lasting = PoolAdministration._lasting
 
     def after_a_loss(self: PoolAdministration, *args: Any, **options: Any) -> Any:
@@ -190,20 +191,15 @@ def test_an_end_that_redis_loses_before_it_counts_is_no_end(
     monkeypatch.setattr(PoolAdministration, "_lasting", after_a_loss)
     with pytest.raises(StoreUnavailable, match=r"it lost the end .* Repeat the command"):
         end(own_server)
-    assert own_server.client().hmget(KEY, "end", "next_signature", "over") == [None, None, None]
+    assert own_server.client().hmget(KEY, "end", "over") == [None, None]
 
 
 def test_without_the_right_to_make_a_snapshot_the_end_counts_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with redis_server(tmp_path, "--save", "3600 1", "--rename-command", "BGSAVE", "") as server:
-        store_at(server, PLAIN).create(wall_ms())
+        create(store_at(server, PLAIN), wall_ms())
         with caplog.at_level(logging.WARNING, "snowredis"):
             end(server)
         assert "repeat this command" in caplog.text
         assert server.client().hget(KEY, "over")
-
-
-def test_a_refusal_of_a_new_layout_says_that_the_change_may_be_lost() -> None:
-    other = PoolConfig(name="orders", layout=NEW)
-    assert "snowredis pool change-layout" in str(LayoutMismatch("orders", PLAIN.signature, other.signature))

@@ -31,7 +31,7 @@ from typing import Any
 from snowredis.snowflake.protocol import PoolConfig
 
 # how many arguments all scripts have; which are the nonce, what the caller saw of the pool, and its clock
-COMMON, NONCE, SEEN_INCARNATION, SEEN_VERSION, CALLER_MS = 6, 1, 3, 4, 5
+COMMON, NONCE, SEEN, CALLER_MS = 4, 1, 2, 3
 
 Entry = dict[str, Any]
 
@@ -51,23 +51,43 @@ def request_of(script: str, args: Sequence[str | int]) -> Entry:
     """Return the fields of a request that matter here, from the arguments of its script."""
     own = list(map(str, args[COMMON:]))
     request: Entry = {"script": script, "caller_ms": int(args[CALLER_MS])}
-    request |= {"seen_incarnation": str(args[SEEN_INCARNATION]), "seen_version": int(args[SEEN_VERSION])}
+    version, _, incarnation = str(args[SEEN]).partition("@")
+    request |= {"seen_incarnation": incarnation, "seen_version": int(version or 0)}
     match script:
         case "claim":
-            return request | {"token": own[0], "outage_ms": int(own[4])}
+            return request | {"token": own[0], "outage_ms": int(own[2])}
         case "renew":
-            return request | lease_of(own[0]) | {"lanes_ms": ints(own[1]), "incarnation": own[4]}
+            return request | {"token": own[0], "pending": own[3]} | lease_of(own[2])
         case "release":
             # a digit for each lane; empty: unknown
-            return request | lease_of(own[0]) | {"opened": own[1], "reclaimed": own[3] == "1"}
+            is_killed = own[3] == "killed"
+            request |= {"token": own[0], "pending": own[2], "opened": "" if is_killed else own[3]} | lease_of(own[1])
+            return request | {"reclaimed": is_killed}
     return request
 
 
 def lease_of(text: str) -> Entry:
     """Return the fields of the lease that a request presents."""
-    worker, token, renewal_id, pending, until, outage = text.split(",")
-    names = {"token": token, "renewal_id": renewal_id, "pending": pending}
-    return names | {"worker": int(worker), "until_ms": int(until), "outage_ms": int(outage)}
+    worker, until, outage, incarnation, renewal_id, *lanes = text.split(",")
+    names = {"renewal_id": renewal_id, "incarnation": incarnation, "lanes_ms": list(map(int, lanes))}
+    return names | {"worker": int(worker), "until_ms": int(until), "outage_ms": 0 if outage == "-" else int(outage)}
+
+
+def flat(reply: Sequence[str]) -> list[str]:
+    """Return a reply as format 5 had it."""
+    status, *fields = reply
+    if len(fields) < 4 or "@" not in fields[1]:
+        return list(reply)
+    now, seen, floor, alarm, *own = fields
+    version, _, incarnation = seen.partition("@")
+    if status in ("granted", "renewed"):
+        worker, until, outage, _, renewal_id, *lanes = own[0].split(",")
+        outage = "0" if outage == "-" else outage
+        if status == "granted":
+            own = [worker, until, ",".join(lanes), renewal_id, outage]
+        else:
+            own = [until, own[1], lanes[-1], outage]
+    return [status, now, incarnation, version, floor, alarm, *own]
 
 
 def ints(text: str) -> list[int]:

@@ -5,10 +5,32 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from snowredis.snowflake.protocol import ClaimRequest, PresentedLease, ReleaseRequest, RenewRequest, Store, WorkerStats
-from snowredis.snowflake.replies import ClaimReply, Granted, Lost, Released, Renewed, RenewReply, Reply, Seen, Settling
+from snowredis.snowflake.protocol import (
+    KILLED,
+    NOW,
+    ClaimRequest,
+    CreateRequest,
+    ReleaseRequest,
+    RenewRequest,
+    Store,
+    WorkerStats,
+)
+from snowredis.snowflake.replies import (
+    NO_TERMS,
+    ClaimReply,
+    CreateReply,
+    Granted,
+    Lost,
+    Released,
+    Renewed,
+    RenewReply,
+    Reply,
+    Seen,
+    Settling,
+    Terms,
+)
 
 _R = TypeVar("_R", bound=Reply)
 
@@ -19,6 +41,12 @@ def fresh_hex() -> str:
     return f"{next(_numbers):032x}"
 
 
+def create(store: Store, caller_ms: int) -> CreateReply:
+    """Create the pool of *store*, as a person does."""
+    reply: CreateReply = store.ask(CreateRequest(Seen(), caller_ms))
+    return reply
+
+
 @dataclass
 class Holder:
     """State of one process. Tests may change the attributes."""
@@ -26,25 +54,42 @@ class Holder:
     store: Store
     now_ms: Callable[[], int]
     token: str = field(default_factory=fresh_hex)
-    renewal_id: str = ""
-    worker: int = -1
-    until_ms: int = 0
-    lanes_ms: tuple[int, ...] = ()
-    outage_ms: int = 0
-    incarnation: str = ""
+    terms: Terms = NO_TERMS
     seen: Seen = field(default_factory=Seen)
+    owner: str = '{"host":"h"}'
+    options: str = "og"
 
-    def ask_claim(self, *, ahead_ms: int = 0, wait_ms: int = 10**9) -> ClaimReply:
-        now = self.now_ms() + ahead_ms
-        request = ClaimRequest(self.token, now, now, wait_ms, '{"host":"h"}')
-        return self._learn(self.store.claim(request, self.seen))
+    @property
+    def worker(self) -> int:
+        return self.terms.worker
 
-    def claim(self, *, ahead_ms: int = 0, wait_ms: int = 10**9) -> Holder:
-        answer = self.ask_claim(ahead_ms=ahead_ms, wait_ms=wait_ms)
+    @property
+    def until_ms(self) -> int:
+        return self.terms.until_ms
+
+    @property
+    def lanes_ms(self) -> tuple[int, ...]:
+        return self.terms.lanes_ms
+
+    @property
+    def outage_ms(self) -> int:
+        return self.terms.outage_until_ms or 0
+
+    def set(self, **values: Any) -> Holder:
+        """Change the lease that the next requests present."""
+        self.terms = self.terms._replace(**values)
+        return self
+
+    def ask_claim(self, *, ahead_ms: int = 0, now: bool = False) -> ClaimReply:
+        """Ask for a lease; *now*: for lanes that are usable at once."""
+        options = self.options + NOW * now
+        request = ClaimRequest(self.seen, self.now_ms() + ahead_ms, self.token, self.owner, options=options)
+        return self._learn(self.store.ask(request))
+
+    def claim(self, *, ahead_ms: int = 0, now: bool = False) -> Holder:
+        answer = self.ask_claim(ahead_ms=ahead_ms, now=now)
         assert isinstance(answer, Granted), answer
-        self.worker, self.until_ms = answer.worker, answer.until_ms
-        self.lanes_ms, self.renewal_id, self.outage_ms = (answer.lanes_ms, answer.renewal_id, answer.outage_until_ms)
-        self.incarnation = answer.seen.incarnation
+        self.terms = answer.terms
         return self
 
     def settling(self) -> Settling:
@@ -53,26 +98,13 @@ class Holder:
         assert isinstance(answer, Settling), answer
         return answer
 
-    def presented(self, pending: str = "") -> PresentedLease:
-        names = (self.token, self.renewal_id, pending)
-        return PresentedLease(self.worker, *names, self.until_ms, self.outage_ms)
-
     def ask_renew(self, pending: str = "", *, ahead_ms: int = 0) -> RenewReply:
         pending = pending or fresh_hex()
-        request = RenewRequest(
-            lease=self.presented(pending),
-            caller_ms=self.now_ms() + ahead_ms,
-            held_lanes_ms=self.lanes_ms,
-            stats=WorkerStats(7, 3, -2, 0, 0),
-            owner='{"host":"h"}',
-            held_incarnation=self.incarnation,
-        )
-        answer = self._learn(self.store.renew(request, self.seen))
+        now_ms, stats = self.now_ms() + ahead_ms, WorkerStats(7, 3, -2, 0, 0)
+        request = RenewRequest(self.seen, now_ms, self.token, self.owner, self.terms, pending, stats)
+        answer: RenewReply = self._learn(self.store.ask(request))
         if isinstance(answer, Renewed):
-            self.renewal_id, self.until_ms, self.outage_ms = pending, answer.until_ms, answer.outage_until_ms
-            if answer.outage_from_ms or answer.outage_until_ms:
-                self.lanes_ms = (*self.lanes_ms[:-1], answer.outage_from_ms)
-            self.incarnation = answer.seen.incarnation
+            self.terms = answer.terms
         return answer
 
     def lost(self) -> Lost:
@@ -84,11 +116,10 @@ class Holder:
     def release(self, opened: str | None = None, *, renewal_id: str | None = None, reclaimed: bool = False) -> bool:
         """Release the worker id; return true if it was held. *opened*: as in ReleaseRequest; by default no lane was."""
         opened = "0" * len(self.lanes_ms) if opened is None else opened
-        renewal_id = self.renewal_id if renewal_id is None else renewal_id
-        stats = WorkerStats(ids_made=7)
-        lease = self.presented()._replace(renewal_id=renewal_id)
-        request = ReleaseRequest(lease, self.now_ms(), opened, stats, reclaimed)
-        return isinstance(self._learn(self.store.release(request, self.seen)), Released)
+        terms = self.terms if renewal_id is None else self.terms._replace(renewal_id=renewal_id)
+        opened, stats = KILLED if reclaimed else opened, WorkerStats(ids_made=7)
+        request = ReleaseRequest(self.seen, self.now_ms(), self.token, terms, "", opened, stats)
+        return isinstance(self._learn(self.store.ask(request)), Released)
 
     def _learn(self, answer: _R) -> _R:
         self.seen = answer.seen

@@ -12,6 +12,7 @@ from snowredis.snowflake.administration import Administration
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.record import LeaseRecord
 from tests.simulation.redis_model import RedisModel
+from tests.support.holder import create
 
 
 class ClockOfTest:
@@ -49,7 +50,7 @@ class LuaStore(Administration):
 
     def create_old(self) -> LuaStore:
         """Create the pool as one whose floors have passed long ago: the clock of a test may go back behind now."""
-        self.create(self.model.now_us // 1000)
+        create(self, self.model.now_us // 1000)
         self.model.data[self._keys[0]]["lost_at"] = "0"
         return self
 

@@ -268,14 +268,14 @@ def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, ser
         owner = json.dumps({"host": EVIL_HOST, "pid": 1, "label": EVIL[2]})
         with contextlib.closing(snowredis.WorkerPool(server.url, pool)) as monitor:
             config = pool_config({"pool": pool} | monitor.info().options)
-        reply = RedisStore(server.url, config).claim(ClaimRequest("f" * 32, now_ms, now_ms, 10**9, owner), Seen())
+        reply = RedisStore(server.url, config).ask(ClaimRequest(Seen(), now_ms, "f" * 32, owner))
         assert isinstance(reply, Granted)
         client: Any = server.client()
         key = f"snowredis:{{{pool}}}"
         # as if it had renewed
-        record = LeaseRecord.parse(client.hget(key, f"w:{reply.worker}"))
+        record = LeaseRecord.parse(client.hget(key, f"w:{reply.terms.worker}"))
         assert record is not None
-        client.hset(key, f"w:{reply.worker}", record._replace(claimed_ms=record.claimed_ms - 1).pack())
+        client.hset(key, f"w:{reply.terms.worker}", record._replace(claimed_ms=record.claimed_ms - 1).pack())
         stack.callback(client.close)
         client.xadd(
             f"{key}:events", {"event": "alarm", "worker": "-1", "owner": "{}", "reason": EVIL[0], "at": "1795000000000"}

@@ -38,8 +38,8 @@ def _create(args: argparse.Namespace) -> None:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
     from snowredis.snowflake.open import open_store
-    from snowredis.snowflake.protocol import PoolConfig
-    from snowredis.snowflake.replies import Created
+    from snowredis.snowflake.protocol import CreateRequest, PoolConfig
+    from snowredis.snowflake.replies import Created, Seen
 
     # nothing is created or deleted at a guessed address
     required_url(args.url)
@@ -50,7 +50,7 @@ def _create(args: argparse.Namespace) -> None:
     if options.get("datacenter") == "auto":
         options["datacenter"] = _shard_number(args, url, options)
     with contextlib.closing(open_store(url, options, administers=True)) as store:
-        reply = store.create(now_ms())
+        reply = store.ask(CreateRequest(Seen(), now_ms()))
     created = isinstance(reply, Created)
     wait_ms = reply.floor_ms - reply.redis_ms
     result = "was created" if created else "already exists, with the same settings; nothing was changed"

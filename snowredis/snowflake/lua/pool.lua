@@ -5,23 +5,19 @@
 -- KEYS[2] leases  zset    snowredis:{POOL}:leases: worker id -> lease end, ms on the Redis clock; an index, rebuilt from the
 --                         hash if lost
 -- KEYS[3] events  stream  snowredis:{POOL}:events: events of the pool, trimmed; for people only
--- ARGV[1..2] as in arguments
--- ARGV[3] constants    string, of the pool, separated by commas: ttl_ms; lead_ms, how far a caller's clock may be ahead of
---                      the Redis clock; skew_ms, how far two Redis servers' clocks may differ; slack_ms, how long a
---                      deposed master may go on answering; outage_ms, for how long the outage lane is reserved, the last
---                      lane of each worker id, 0: there is none; max_events, length at which the event stream is trimmed;
---                      and durability, detect | assured | none, whether Redis may lose writes that it acknowledged
--- ARGV[4] incarnation  incarnation_of: the newest that the caller saw, that of its newest reply, or empty
--- ARGV[5] version      int, the highest that the caller saw in that incarnation; 0: none
--- ARGV[6] caller_ms    int, the caller's wall clock
+-- ARGV[1..2] as in arguments; from the signature, the scripts derive all that follows from it
+-- ARGV[3] seen       seen_of: state of the pool in the newest reply that the caller got, as it came; empty: none yet
+-- ARGV[4] caller_ms  int, the caller's wall clock
 --
 -- Several scripts take:
 --
--- - lease_of: a lease as its holder has it, six values separated by commas: worker id; token of the claim; id of the last
---   renewal that was answered, or of the claim; id of a renewal that was sent and not answered, or empty; the ends of its
---   reservation and of its outage lane (at or below its beginning: the holder has no such lane)
--- - owner_of: for people, JSON without control characters, up to 1000 bytes: an object with host, pid, label, and generator,
---   random hex that tells two of one pid apart
+-- - token: hex, random: names a claim, and proves that the caller holds its lease
+-- - lease: a lease as it was granted or renewed last: the holder sends that text as it came. Values separated by commas:
+--   worker id; end of the reservation; end of the reservation of the outage lane (at or below the lane's beginning: the lane is
+--   not reserved; -: the holder wants none); incarnation; renewal id; the beginning of each lane
+-- - pending: hex, random: names a renewal that was sent and that had no reply yet; empty: there is none
+-- - owner: owner_of: for people, JSON without control characters, up to 1000 bytes: an object with host, pid, label, and
+--   generator, random hex that tells two of one pid apart
 -- - stats: for people, five ints separated by commas: ids made since the process started, ids a second, the caller's clock
 --   minus the Redis clock in ms, lane in use, how often the caller's clock went back under this lease; 0: not counted
 --
@@ -29,17 +25,30 @@
 --       | unidentified, reason: durability is detect, and the server has no identity; or "clock": Redis may have lost
 --         something, and its clock is so far behind the caller's that no floor can be computed
 --       | broken, as in arguments
--- and grants nothing in these cases; else see the header of the script. These replies are arrays of texts: status, fields,
--- nonce. Each other reply is an array of one text, with a line for each of these, and for the common fields after the status:
--- time of the call, incarnation, version, floor, alarm (empty if the call raised none). Lists are separated by commas.
+-- and grants nothing in these cases; else see the header of the script. Each reply is an array of one text, which has a line
+-- for each of these; the last line is the nonce. Common fields: time of the call, state of the pool, floor, alarm (empty if
+-- the call raised none).
 --
--- After the stored signature, " changes_at=MS" says when the caller's becomes the pool's, " ends_at=MS" when the pool ends,
--- " changed=1" that the caller's was the pool's, and " unsure=1" that the pool ended, but some copies of it may not know that.
--- Instead of it, "lost=1": the pool that refused the caller before is not there.
+-- After the stored signature, " ends_at=MS" says when the pool ends; " unsure=1" that it has ended, but that some copies of it
+-- may not know that; " start=MS end=MS" that it was deleted, and that the pool with the caller's layout, which would start
+-- there, could make ids that are not above those of the pool before. Instead of it, "lost=1": the pool that refused the caller
+-- before is not there.
 --
 -- The invariant: each tick of a lane is granted at most once. Nothing that was granted is ever lowered; the one exception,
 -- a lane that was never opened, is in release.lua. Readings of the clock are stored as readings (lost_at), and the floor
 -- follows from them whenever it is asked for; so a reading that was ahead is replaced.
+
+-- one pattern for all: this runs at every heartbeat. It is also the check of the signature
+local lane_bits, worker_bits, tick, epoch, ttl, lead, skew, slack, outage, durability = string.match(signature,
+  '^format=1 layout=%d+/[%w_.:,-]+/(%d)/(%d%d?)/%d+;tick_ms=(%d+);epoch_ms=(%d+);[%w;=_]+ datacenter=%d+ ttl_ms=(%d+) '
+  .. 'max_clock_lead_ms=(%d+) redis_skew_ms=(%d+) failover_slack_ms=(%d+) outage_reserve_ms=(%d+) durability=(%l+)$')
+local lane_count, capacity = 2 ^ (lane_bits or 9), 2 ^ (worker_bits or 0)
+tick, epoch, ttl, lead = tonumber(tick) or 0, tonumber(epoch) or 0, tonumber(ttl) or 0, tonumber(lead) or 0
+skew, slack, outage = tonumber(skew) or 0, tonumber(slack) or 0, tonumber(outage) or 0
+-- times of at most a day, a month for outage lanes
+if #signature > 400 or lane_count > 64 or capacity > 4194304 or math.min(tick, ttl) < 1 or math.max(tick, epoch) > YEAR_5138
+  or math.max(ttl, lead, skew, slack, outage / 31) > 864e5 or (outage > 0 and lane_count < 2)
+  or (durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none') then bad = bad or 'signature' end
 
 -- The record of a worker id. In Python, snowredis/snowflake/record.py has the same.
 -- Returns the record in a text of pack_record(), or nil for any other text. lanes: where each lane begins. The mark of a lane
@@ -59,32 +68,23 @@ local function unpack_record(text)
   local r = { token = token, incarnation = incarnation, renewal_id = renewal_id, ['until'] = tonumber(ends), lanes = list,
     outage = tonumber(outage), before = before, lease_end = tonumber(lease_end), claimed = claimed, renewed = renewed,
     stats = stats, owner = owner }
-  return list[1] and math.max(r['until'], r.outage, r.lease_end, unpack(list)) < 1e14 and r or nil
+  return #list == lane_count and math.max(r['until'], r.outage, r.lease_end, unpack(list)) < 1e14 and r or nil
 end
 local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.renewal_id, r['until'], r.lease_end,
     text_of_lanes[r.lanes] or table.concat(r.lanes, ','), r.outage, r.before, r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
 
--- one pattern for all: this runs at every heartbeat
-local ttl, lead, skew, slack, outage, max_events, durability = string.match(
-  str('constants', ARGV[3], '^[%l%d,]+$', 120), '^(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%l+)$')
-ttl, lead, skew, slack = tonumber(ttl) or 0, tonumber(lead) or 0, tonumber(skew) or 0, tonumber(slack) or 0
-outage, max_events = tonumber(outage) or 0, tonumber(max_events) or 0
--- at most a day, a month for outage lanes
-if ttl < 1 or math.max(ttl, lead, skew, slack, outage / 31) > 864e5 or max_events < 1 or max_events > 1e8
-  or (durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none') then bad = bad or 'constants' end
-local seen_incarnation = ''
--- Returns an incarnation, or an empty text. The one that the caller saw is not checked again.
-local function incarnation_of(name, text)
-  if text == seen_incarnation or text == '' then return text end
-  -- bounded, because the number of the next incarnation is higher and must be valid, too
-  if not number_in(str(name, text, '^[%x-]*$', 64), 9e13) then bad = bad or name end
-  return text or ''
+-- Returns whether *text* is an incarnation. Bounded, because the number of the next one is higher and must be valid, too.
+local function is_incarnation(text) return number_in(text, 9e13) ~= nil end
+-- Returns version and incarnation that the caller saw; 0 and an empty text: none.
+local function seen_of(name, text)
+  local version, incarnation = string.match(text or '', '^(%d+)@(%d+%-%x+)$')
+  if text ~= '' and not (number_of(version) and is_incarnation(incarnation)) then bad = bad or name end
+  return tonumber(version) or 0, incarnation or ''
 end
-seen_incarnation = incarnation_of('incarnation', ARGV[4])
-local seen_version = int('version', ARGV[5], 0, YEAR_5138)
-local caller_ms = int('caller_ms', ARGV[6], 0, YEAR_5138)
+local seen_version, seen_incarnation = seen_of('seen', ARGV[3])
+local caller_ms = int('caller_ms', ARGV[4], 0, YEAR_5138)
 -- the ends of what the caller holds, of this pool or of another one: renew and claim know them
 local held_until, held_outage, held_incarnation = 0, 0, ''
 -- Returns the incarnation in which the caller saw the pool, or was granted something; or an empty text.
@@ -106,19 +106,24 @@ local function set_floors(pool)
 end
 
 local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
+-- Returns the hash of a token, which is all that is stored of it.
+local function token_of(name, text) return sha(str(name, text, '^%x+$', 64)) end
+local function stats_of(name, text) return str(name, text, '^[%d,-]+$', 120) end
 
--- the worker id that renew and release are about; its record is read with the pool
-local worker = ''
--- Reads the lease that a caller of renew or release has, PresentedLease of protocol.py, with one pattern. Returns the token as
--- its hash, and both ids.
+-- the worker id that renew and release are about: its record is read with the pool; the beginning of each lane as the holder
+-- has it; and whether the caller wants the outage lane
+local worker, held_lanes, has_lane = '', {}, false
+-- Reads the lease of a caller of renew or release, with one pattern. Returns its renewal id.
 local function lease_of(name, text)
-  local id, token, renewal_id, pending, ends, outage_ends =
-    string.match(text or '', '^(%d+),(%x+),(%x*),(%x*),(%d+),(%d+)$')
-  local number = tonumber(id) or 0
-  held_until, held_outage = tonumber(ends) or 0, tonumber(outage_ends) or 0
-  if not id or #text > 240 or number > 4194303 or math.max(held_until, held_outage) > YEAR_5138 then bad = bad or name end
-  worker = tostring(number)
-  return sha(token or ''), renewal_id, pending
+  local id, ends, outage_ends, incarnation, renewal_id, lanes =
+    string.match(text or '', '^(%d+),(%d+),(%d*%-?),(%d+%-%x+),(%x+),([%d,]+)$')
+  for each in string.gmatch(lanes or '', '%d+') do held_lanes[#held_lanes + 1] = tonumber(each) end
+  worker, held_until, held_outage = tostring(tonumber(id) or 0), tonumber(ends) or 0, tonumber(outage_ends)
+  has_lane, held_outage, held_incarnation = held_outage ~= nil, held_outage or 0, incarnation or ''
+  if not id or #text > 1400 or tonumber(id) >= capacity or #held_lanes ~= lane_count or not (has_lane or outage_ends == '-')
+    or not (incarnation == seen_incarnation or is_incarnation(incarnation))
+    or math.max(held_until, held_outage, unpack(held_lanes)) > YEAR_5138 then bad = bad or name end
+  return renewal_id
 end
 -- Returns the record in *text*, nil if there is none, or nil and the reply "broken" if it is not valid.
 local function record_in(text, of_worker)
@@ -205,11 +210,19 @@ local function loss_of(pool, stored, run_id)
   end
 end
 
+-- Returns the lowest id at or above a time in the layout of a signature, as a double: it is exact, the bits below are 0.
+local function lowest_id(of_signature, at)
+  local bits, fields, tick_ms, epoch_ms =
+    string.match(of_signature, 'layout=(%d+)/([^;]+);tick_ms=(%d+);epoch_ms=(%d+)')
+  local below = string.match(of_signature, ';gene_bits=(%d+)') or 0
+  for width in string.gmatch((fields or '') .. '/', '(%d+)[,/]') do below = below + width end
+  return math.min(2 ^ (bits or 0), math.max(0, math.ceil((at - (epoch_ms or 0)) / (tick_ms or 1)))) * 2 ^ below
+end
 -- Reads the pool, prepares a new one if it does not exist or has ended, and notices losses. Returns the pool, or nil and the
 -- reply of the script. Writes nothing: commit() does.
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'incarnation', 'run_id', 'version', 'start', 'lost_at', 'is_new',
-    'end', 'over', 'next_signature', 'records', 'next', 'swept', 'last', 'top', 'w:' .. worker)
+    'end', 'over', 'records', 'next', 'swept', 'last', 'top', 'w:' .. worker)
   local wrong
   local function stored(name, text)
     local n = not v[1] and not text and 0 or number_of(text)
@@ -219,18 +232,23 @@ local function open_pool()
   -- the end of a pool: nothing of it reaches beyond, and what starts then starts there
   local ends = v[8] and stored('end', v[8]) or math.huge
   local over = v[1] and (v[9] == 'now' or v[9] == 'then' and is_past(ends))
-  local current = over and (v[10] or signature) or v[1]
-  if current and current ~= signature then
-    -- hints for people
-    local hint = v[8] and not over and ' ends_at=' .. v[8] or ''
-    if v[10] == signature then hint = ' changes_at=' .. v[8] end
-    return nil, { 'signature', current .. (v[1] == signature and ' changed=1' or hint), nonce }
+  if v[1] and not over and v[1] ~= signature then
+    -- a hint for people
+    return nil, { 'signature', v[1] .. (v[8] and ' ends_at=' .. v[8] or '') }
+  end
+  -- a pool with another layout starts now, if all its ids are above all that the pool before could make
+  local start = ends
+  if over and string.match(v[1], 'layout=%S+') ~= string.match(signature, 'layout=%S+') then
+    start = math.max(ends, now)
+    if lowest_id(signature, start) < lowest_id(v[1], ends) then
+      return nil, { 'signature', v[1] .. ' start=' .. start .. ' end=' .. ends }
+    end
   end
   local pool = { incarnation = v[2] or '', version = stored('version', v[4]), start = stored('start', v[5]),
     lost_at = stored('lost_at', v[6]), is_new = v[7] == '1', ends = over and math.huge or ends,
-    records = stored('records', v[11]), next = stored('next', v[12]), swept = stored('swept', v[13]),
-    last = math.min(stored('last', v[14]), now), top = stored('top', v[15]), run_id = '', fields = {}, later = {},
-    is_stuck = ends <= now and not over, next_signature = v[10] or '', record = not over and v[16] }
+    records = stored('records', v[10]), next = stored('next', v[11]), swept = stored('swept', v[12]),
+    last = math.min(stored('last', v[13]), now), top = stored('top', v[14]), run_id = '', fields = {}, later = {},
+    is_stuck = ends <= now and not over, record = not over and v[15] }
   local is_known = pool.incarnation ~= '' and pool.incarnation == seen_incarnation
   if v[1] and not is_known and not number_in(pool.incarnation) then wrong = wrong or broken('incarnation', v[2]) end
   if wrong then return nil, wrong end
@@ -239,23 +257,25 @@ local function open_pool()
   set_floors(pool)
   if durability == 'detect' then
     local id, reason = identity()
-    if not id then return nil, { 'unidentified', reason, nonce } end
+    if not id then return nil, { 'unidentified', reason } end
     pool.run_id = id
   end
   local reason = loss_of(pool, v[1], v[3])
   -- a floor by this clock could be too low
-  if reason and caller_ms > now + lead + ttl then return nil, { 'unidentified', 'clock', nonce } end
+  if reason and caller_ms > now + lead + ttl then return nil, { 'unidentified', 'clock' } end
   if reason then begin_incarnation(pool, reason, true) end
   if over then
     -- all that was granted has ended, or no process holds it
-    pool.left, pool.start, pool.records, pool.next, pool.swept = v[1], math.max(pool.start, ends), 0, 0, now
+    pool.left, pool.start, pool.records, pool.next, pool.swept = v[1], math.max(pool.start, start), 0, 0, now
     set_floors(pool)
-    begin_incarnation(pool, v[10] and 'layout-changed' or 'ended', false)
+    begin_incarnation(pool, 'ended', false)
   end
   pool.created = (over or not v[1]) and now
   return pool
 end
 
+-- the length at which the stream of events is trimmed
+local MAX_EVENTS = 20000
 -- A lease end that is later was written while the Redis clock was ahead: no server can have granted it by now.
 local latest_end = now + skew + ttl
 -- Writes which leases ended since the last time, and lowers lease ends that are too late; a claim may come much later. Not
@@ -291,12 +311,13 @@ end
 
 -- Drops the token of a lease that is over.
 local function drop_token(token_hash) redis.call('HDEL', KEYS[1], 't:' .. token_hash) end
--- Extends the lease of the holder of *r* and stores its record. Step 1, grant: its end never moves back, and never beyond the
--- end of the pool. Step 4, adopt: a lease end is never lowered, even if the Redis clock went back: the worker id is leased
--- again only after the end of the reservation, less the lead, on the clock of any of the servers.
+-- Extends the lease of the holder of *r*, stores its record, and returns the lease as a text that lease_of() reads. Step 1,
+-- grant: its end never moves back, and never beyond the end of the pool. Step 4, adopt: a lease end is never lowered, even if
+-- the Redis clock went back: the worker id is leased again only after the end of the reservation, less the lead, on the clock
+-- of any of the servers.
 local function extend(pool, of_worker, r)
-  r['until'] = math.max(r['until'], math.min(capped + ttl, pool.ends))
-  local lane_ends = outage > 0 and math.min(capped + outage, pool.ends) or 0
+  r['until'] = math.max(r['until'], held_until, math.min(capped + ttl, pool.ends))
+  local lane_ends = outage > 0 and has_lane and math.min(capped + outage, pool.ends) or 0
   if lane_ends > r.lanes[#r.lanes] then r.outage = math.max(r.outage, lane_ends) end
   r.lease_end = tostring(math.min(latest_end, math.max(r.lease_end, now + ttl)))
   r.renewed, r.incarnation = now_text, pool.incarnation
@@ -307,6 +328,8 @@ local function extend(pool, of_worker, r)
   r['until'], r.outage = tostring(r['until']), tostring(r.outage)
   redis.call('ZADD', KEYS[2], r.lease_end, of_worker)
   put(pool, 'w:' .. of_worker, pack_record(r))
+  return table.concat({ of_worker, r['until'], has_lane and r.outage or '-', r.incarnation, r.renewal_id,
+    text_of_lanes[r.lanes] or table.concat(r.lanes, ',') }, ',')
 end
 -- Counts the leases that are alive, after the index was written, and keeps the highest count. For people only.
 local function note_peak(pool)
@@ -348,7 +371,7 @@ local function commit(pool)
   sweep(pool)
   for _, each in ipairs(pool.later) do
     if type(each) == 'table' then
-      redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', unpack(each))
+      redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', MAX_EVENTS, '*', unpack(each))
     else
       redis.pcall('HINCRBY', KEYS[1], each, 1)
     end
@@ -371,24 +394,26 @@ end
 -- the caller were not those of the pool.
 local function transaction(body, owner, without)
   if bad then return refuse() end
-  local pool, refused = open_pool()
+  local pool, reply = open_pool()
   if not pool then
-    local is_same = string.match(signature, '^[^ ]+') == string.match(refused[2], '^[^ ]+')
-    if owner and refused[1] == 'signature' and is_same then note_refused(owner) end
-    return refused
-  end
-  if pool.is_stuck and without ~= 'absent' then return { 'signature', signature .. ' unsure=1', nonce } end
-  local reply = { 'absent' }
-  if without == 'lost' and pool.created and not pool.left then return { 'signature', 'lost=1', nonce } end
-  if without ~= 'absent' or not pool.created then
+    local is_same = string.match(signature, '^[^ ]+') == string.match(reply[2], '^[^ ]+')
+    if owner and reply[1] == 'signature' and is_same then note_refused(owner) end
+  elseif pool.is_stuck and without ~= 'absent' then
+    reply = { 'signature', signature .. ' unsure=1' }
+  elseif pool.created and without == 'lost' and not pool.left then
+    reply = { 'signature', 'lost=1' }
+  elseif pool.created and without == 'absent' then
+    reply = { 'absent' }
+  else
     if pool.left then leave(pool) end
     reply = body(pool)
-    if reply[1] == 'broken' then return reply end
-    commit(pool)
+    if reply[1] ~= 'broken' then commit(pool) end
   end
   -- one text of many lines, because a client reads that faster. The nonce shows the caller that it is the reply to its request
   local status = table.remove(reply, 1)
-  reply[#reply + 1] = nonce
-  return { table.concat({ status, now_text, pool.incarnation, pool.version, pool.floor, pool.alarm or '',
-    table.concat(reply, '\n') }, '\n') }
+  if pool and status ~= 'signature' and status ~= 'broken' then
+    status = table.concat({ status, now_text, pool.version .. '@' .. pool.incarnation, pool.floor, pool.alarm or '' }, '\n')
+  end
+  if status ~= 'broken' then reply[#reply + 1] = nonce end
+  return { status .. '\n' .. table.concat(reply, '\n') }
 end

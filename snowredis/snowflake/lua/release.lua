@@ -1,18 +1,20 @@
 -- release: make a worker id available again. Its marks stay, but for lanes that were never opened.
 --
--- KEYS, ARGV[1..6] as in pool
--- ARGV[7] lease      lease_of: what the holder has
--- ARGV[8] opened     string of 0 | 1, one for each lane: 1 if its holder may have made ids in it; empty: unknown
--- ARGV[9] stats      string: as in pool
--- ARGV[10] reclaimed 0 | 1, 1: on behalf of a process that was killed
+-- KEYS, ARGV[1..4] as in pool
+-- ARGV[5] token    token_of: as in pool
+-- ARGV[6] lease    lease_of: as in pool
+-- ARGV[7] pending  string: as in pool
+-- ARGV[8] opened   string of 0 | 1, one for each lane: 1 if its holder may have made ids in it; empty: unknown; killed:
+--                  unknown, on behalf of a process that was killed
+-- ARGV[9] stats    stats_of: as in pool
 --
 -- Returns released, common fields | gone, common fields: the caller is not the holder any more, nothing changed
 -- Cost    O(log pool)
 
-local token_hash, renewal_id, pending = lease_of('lease', ARGV[7])
-local opened = str('opened', ARGV[8], '^[01]*$', 64)
-local stats = str('stats', ARGV[9], '^[%d,-]+$', 120)
-local reclaimed = int('reclaimed', ARGV[10], 0, 1) == 1
+local token_hash, renewal_id = token_of('token', ARGV[5]), lease_of('lease', ARGV[6])
+local pending = str('pending', ARGV[7], '^%x*$', 64)
+local opened, stats = str('opened', ARGV[8], '^[01]*[kiled]*$', 64), stats_of('stats', ARGV[9])
+local died = opened == 'killed'
 
 return transaction(function(pool)
   local r, unreadable = record_in(pool.record, worker)
@@ -24,7 +26,7 @@ return transaction(function(pool)
   local last = outage > 0 and #r.lanes
   -- The one exception: a lane that was never opened goes back whole, by the holder itself, if nothing was granted that it does
   -- not know of. Not the first lane: that orders all leases of a worker id
-  local is_sure = not reclaimed and #opened == #r.lanes and r.renewal_id == renewal_id
+  local is_sure = not died and #opened == #r.lanes and r.renewal_id == renewal_id
   local marks = {}
   for i = 1, #r.lanes do
     local ends, held = i == last and r.outage or r['until'], i == last and held_outage or held_until
@@ -33,11 +35,11 @@ return transaction(function(pool)
   end
 
   local ended = r.lease_end <= now
-  if ended then (reclaimed and note_end or note_return)(pool, worker, r) end
+  if ended then (died and note_end or note_return)(pool, worker, r) end
   r.stats = stats
-  event_of_end(pool, now, reclaimed and 'died' or 'released', worker, r, last and marks[last] or 0)
+  event_of_end(pool, now, died and 'died' or 'released', worker, r, last and marks[last] or 0)
   -- a process is counted once, even if its lease ended before another one found it dead
-  count(pool, reclaimed and not ended and 'died' or 'releases')
+  count(pool, died and not ended and 'died' or 'releases')
   r.lanes, r['until'], r.outage, r.token, r.renewal_id, r.owner, r.lease_end = marks, 0, 0, '', '', '', now
   redis.call('ZADD', KEYS[2], now, worker)
   drop_token(token_hash)

@@ -1,24 +1,18 @@
 -- renew: extend a lease and its reservation; adopt a lease that Redis lost.
 --
--- KEYS, ARGV[1..6] as in pool
--- ARGV[7] lease              lease_of: what the holder has; its pending renewal id is that of this renewal, and the same
---                            in a repeated one
--- ARGV[8] held_lanes_ms      ints, comma separated: the beginning of each of its lanes as it was granted, whatever was used
--- ARGV[9] stats              string: as in pool
--- ARGV[10] owner             owner_of: the process that holds the lease
--- ARGV[11] held_incarnation  incarnation_of: of the pool when the lease was granted or renewed last; empty: unknown
+-- KEYS, ARGV[1..4] as in pool
+-- ARGV[5] token    token_of: as in pool
+-- ARGV[6] owner    owner_of: the process that holds the lease
+-- ARGV[7] lease    lease_of: as in pool
+-- ARGV[8] pending  string: names this renewal; the same in a repeated one
+-- ARGV[9] stats    stats_of: as in pool
 --
--- Returns renewed, common fields, until, adopted 0 | 1, beginning and end of the reservation of the outage lane
+-- Returns renewed, common fields, the lease, adopted 0 | 1
 --       | lost, common fields, reason, keeps 0 | 1: the reservation of the outage lane is the holder's to its end
 -- Cost    O(log pool)
 
-local token_hash, renewal_id, pending_renewal_id = lease_of('lease', ARGV[7])
-if pending_renewal_id == '' then bad = bad or 'lease' end
-local held_lanes = ints('held_lanes_ms', ARGV[8])
-local stats = str('stats', ARGV[9], '^[%d,-]+$', 120)
-local owner = owner_of('owner', ARGV[10])
-held_incarnation = incarnation_of('held_incarnation', ARGV[11])
-if #held_lanes < (outage > 0 and 2 or 1) then bad = bad or 'held_lanes_ms' end
+local token_hash, owner, renewal_id = token_of('token', ARGV[5]), owner_of('owner', ARGV[6]), lease_of('lease', ARGV[7])
+local pending, stats = str('pending', ARGV[8], '^%x+$', 64), stats_of('stats', ARGV[9])
 
 -- Step 4, adopt: returns the record of a lease that Redis lost, as its holder has it; *r*: what the pool has of it, or of an
 -- earlier lease.
@@ -55,7 +49,7 @@ return transaction(function(pool)
   end
   -- the first lane orders all leases of a worker id
   local is_later = r and not is_own and math.max(r['until'], r.lanes[1]) > held_lanes[1]
-  local is_next = is_own and in_chain(r, renewal_id, pending_renewal_id)
+  local is_next = is_own and in_chain(r, renewal_id, pending)
   local is_granted_here = r and r.incarnation == pool.incarnation
 
   local reason
@@ -101,12 +95,12 @@ return transaction(function(pool)
   if tonumber(string.match(stats, '%d+$') or 0) > tonumber(string.match(r.stats, '%d+$') or 0) then
     event(pool, now, 'clock-back', worker, owner, r.lanes[1], r['until'], 'stats', stats)
   end
-  r.renewal_id, r.stats, r.owner = pending_renewal_id, stats, owner
-  extend(pool, worker, r)
+  r.renewal_id, r.stats, r.owner = pending, stats, owner
+  local lease = extend(pool, worker, r)
   if adopted then
     event(pool, now, 'adopted', worker, owner, r.lanes[1], r['until'], 'reason', pool.raised or '', 'outage', r.outage)
     count(pool, 'adopted')
     note_peak(pool)
   end
-  return { 'renewed', r['until'], adopted and '1' or '0', outage > 0 and r.lanes[#r.lanes] or 0, r.outage }
+  return { 'renewed', lease, adopted and '1' or '0' }
 end)

@@ -24,9 +24,10 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.process.exit import End
 from snowredis.snowflake import crash_record
-from snowredis.snowflake.crash_record import PAGE_BYTES, UNKNOWN_WORKER, CrashRecord, Credentials, read_page
-from snowredis.snowflake.protocol import PoolConfig, PresentedLease
+from snowredis.snowflake.crash_record import PAGE_BYTES, CrashRecord, Credentials, read_page
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import NO_TERMS, Terms
 from snowredis.snowflake.sweep import release_dead
 from tests.snowflake.crashes.conftest import Owned, child, files_in
 from tests.support.pools import new_pool
@@ -90,15 +91,15 @@ def test_a_claim_that_was_not_answered_is_released_too(url: str, records: Path, 
     def die_in_the_claim(numbers: memoryview) -> None:
         ids = connect(url)
         store = ids._lease_manager.store
-        claim = store.claim
+        ask = store.ask
 
-        def interrupted(*arguments: Any) -> Any:
+        def interrupted(request: Any) -> Any:
             if answered:
-                claim(*arguments)
+                ask(request)
             numbers[0] = 1
             signal.pause()
 
-        store.claim = interrupted  # type: ignore[assignment, method-assign]
+        store.ask = interrupted  # type: ignore[method-assign]
         ids.claim()
 
     with child(die_in_the_claim) as dying:
@@ -127,12 +128,12 @@ def test_a_claim_that_could_not_reach_redis_leaves_nothing_to_release(
         ids = connect(f"unix://{tmp_path}/mute.sock", claim_timeout=0)
         with pytest.raises(snowredis.StoreUnavailable):
             ids.claim()
-        assert [lease.lease.worker for lease in left_in(records)] == [UNKNOWN_WORKER]
+        assert [lease.terms for lease in left_in(records)] == [NO_TERMS]
 
 
 def test_a_claim_that_redis_never_saw_is_no_death(url: str, records: Path) -> None:
     create(url)
-    release_of(url, Credentials(PresentedLease(UNKNOWN_WORKER, "5a" * 16), "{}"))
+    release_of(url, Credentials("5a" * 16, owner="{}"))
     info = snowredis.WorkerPool(url, "killed").info()
     assert (info.died, info.expired, info.releases) == (0, 0, 1)
 
@@ -258,10 +259,9 @@ def test_os_exit_can_be_sent_to_another_process(url: str, records: Path) -> None
 
 def test_a_kill_between_any_two_steps_of_a_writing_leaves_a_valid_record() -> None:
     page = memoryview(bytearray(PAGE_BYTES))
-    claim = Credentials(PresentedLease(UNKNOWN_WORKER, "5a" * 16), '{"host":"h"}')
-    held = PresentedLease(7, "5a" * 16, "ab" * 16, until_ms=10**12)
-    lease = Credentials(held, lanes_ms=(10**11,) * 4)
-    pending = lease._replace(lease=held._replace(pending_renewal_id="cd" * 16))
+    claim = Credentials("5a" * 16, owner='{"host":"h"}')
+    lease = Credentials("5a" * 16, Terms(7, 10**12, 0, "1-ab", "ab" * 16, (10**11,) * 4))
+    pending = lease._replace(pending_renewal_id="cd" * 16)
     used = lease._replace(outage_used_ms=10**12)
     writings: list[tuple[Callable[[CrashRecord], object], list[Credentials | None]]] = [
         (lambda record: record.write(claim), [None, claim]),

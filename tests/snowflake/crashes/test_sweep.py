@@ -30,17 +30,16 @@ from snowredis.snowflake.crash_record import (
     HEADER_BYTES,
     PAGE_BYTES,
     TEXT_BYTES,
-    UNKNOWN_WORKER,
     CrashRecord,
     Credentials,
     read_page,
 )
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import NO_STATS, PoolConfig, PresentedLease, RenewRequest
+from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
 from snowredis.snowflake.record import EventKind
 from snowredis.snowflake.record_files import FileName
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import Granted, Seen
+from snowredis.snowflake.replies import Terms
 from snowredis.worker_pool import WorkerPool
 from tests.snowflake.crashes.conftest import Child, Owned, child, files_in, name_of
 from tests.support.programs import run
@@ -239,7 +238,7 @@ def test_memory_is_used_again_and_once_only(server: RedisServer, pool: str) -> N
         return record, record._file._addresses[0]
 
     first, address = new()
-    first.write(Credentials(PresentedLease(UNKNOWN_WORKER, "5a" * 16), "{}"))
+    first.write(Credentials("5a" * 16, owner="{}"))
     first.clear()
     # as when a signal handler closes a generator that is being closed
     first.give_up()
@@ -411,8 +410,8 @@ def test_a_file_remains_as_long_as_its_outage_lane_can_be_taken_over(
     page = memoryview(bytearray(PAGE_BYTES))
     now_ms = int(time.time() * 1000)
     lane_ms = now_ms + int(left_s * 1000)
-    reply = Granted(0, "1-a", 0, 0, None, 7, now_ms - 3_600_000, (0, 0, 0, 0), "ab", lane_ms)
-    held = HeldLease.granted(reply, PoolConfig(name="orders"), "ab", 1, 0)
+    terms = Terms(7, now_ms - 3_600_000, lane_ms, "1-a", "ab", (0, 0, 0, 0))
+    held = HeldLease.granted(terms, PoolConfig(name="orders"), "ab", 1, 0)
     path = stranger(records, own) / str(FileName(own._replace(started="1", image="1"), "1"))
     path.touch()
     inode = record_files._inode(str(path))
@@ -512,19 +511,19 @@ def test_a_renewal_is_recorded_before_it_is_sent(
 ) -> None:
     recorded: list[tuple[str, str]] = []
 
-    def renew(request: RenewRequest, _: Seen) -> None:
+    def renew(request: RenewRequest) -> None:
         (file,) = files_in(records)
         credentials = read_page(file.read_bytes())
         assert credentials is not None
-        recorded.append((credentials.lease.renewal_id, credentials.lease.pending_renewal_id))
-        assert recorded[-1] == (request.lease.renewal_id, request.lease.pending_renewal_id)
+        recorded.append((credentials.terms.renewal_id, credentials.pending_renewal_id))
+        assert recorded[-1] == (request.lease.renewal_id, request.pending)
         raise StoreUnavailable("nowhere", "no reply")
 
     with connect(server.url, pool) as ids:
         ids.claim()
         leases = ids._lease_manager
         with monkeypatch.context() as patched:
-            patched.setattr(leases.store, "renew", renew)
+            patched.setattr(leases.store, "ask", renew)
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
                     leases.send_renewal(NO_STATS)
@@ -535,4 +534,4 @@ def test_a_renewal_is_recorded_before_it_is_sent(
         (file,) = files_in(records)
         credentials = read_page(file.read_bytes())
         assert credentials is not None
-        assert (credentials.lease.renewal_id, credentials.lease.pending_renewal_id) == (recorded[0][1], "")
+        assert (credentials.terms.renewal_id, credentials.pending_renewal_id) == (recorded[0][1], "")

@@ -64,7 +64,7 @@ Start = Callable[[], Program]
 def leases_in(records: Path) -> list[Credentials]:
     """Return the leases that are recorded."""
     found = [read_page(path.read_bytes()) for path in files_in(records)]
-    return [each for each in found if each and each.lanes_ms]
+    return [each for each in found if each and each.terms.lanes_ms]
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
     )
     assert dies.wait(30) == -signal.SIGKILL
     dies.communicate()
-    tokens = [each.lease.token for each in leases_in(records)]
+    tokens = [each.token for each in leases_in(records)]
     assert len(tokens) == len(set(tokens))
 
 

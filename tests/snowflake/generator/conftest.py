@@ -11,7 +11,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.replies import Seen
+from snowredis.snowflake.redis_store import REQUESTS
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.interrupts.points import stop_watching
@@ -39,13 +39,13 @@ def pool(clock: ManualClock) -> MemoryPool:
 
 def requests_to(store: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that gets each request of that name that *store* is asked from now on."""
-    sent, ask = [], getattr(store, name)
+    sent, ask = [], store.ask
 
-    def recorded(request: Any, seen: Seen) -> Any:
-        sent.append(request)
-        return ask(request, seen)
+    def recorded(request: Any) -> Any:
+        sent.extend([request] if REQUESTS[type(request)][0] == name else [])
+        return ask(request)
 
-    monkeypatch.setattr(store, name, recorded)
+    monkeypatch.setattr(store, "ask", recorded)
     return sent
 
 

@@ -51,13 +51,13 @@ def test_a_reply_that_was_late_makes_no_clock_off(
     """Right after an outage of Redis, a request waits, and its reply shows the time of its end."""
     ids = pool.connect()
     ids.next_id()
-    renew = ids._lease_manager.store.renew
+    ask = ids._lease_manager.store.ask
 
-    def late(*arguments: Any) -> Any:
+    def late(request: Any) -> Any:
         clock.advance(1_800)
-        return renew(*arguments)
+        return ask(request)
 
-    monkeypatch.setattr(ids._lease_manager.store, "renew", late)
+    monkeypatch.setattr(ids._lease_manager.store, "ask", late)
     assert ids._lease_manager.send_renewal(WorkerStats())
     assert ids.clock_reading.offset_ms == 0
     # a clock that is really off by more than that shows at once, to the precision of the reply

@@ -13,7 +13,7 @@ import pytest
 
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.pace import Pace
-from snowredis.snowflake.protocol import ClaimRequest
+from snowredis.snowflake.protocol import Request
 from snowredis.snowflake.replies import Behind, ClaimReply, Seen
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
@@ -51,12 +51,12 @@ def test_a_request_that_was_late_is_no_clock_that_is_behind(monkeypatch: pytest.
     clock = ManualClock()
     pool = memory_pool(clock=clock)
     ids = pool.connect()
-    claim, late_ms = MemoryStore.claim, 60_000
+    ask, late_ms = MemoryStore.ask, 60_000
 
-    def late_claim(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
-        monkeypatch.setattr(MemoryStore, "claim", claim)
+    def late_claim(store: MemoryStore, request: Request) -> ClaimReply:
+        monkeypatch.setattr(MemoryStore, "ask", ask)
         clock.advance(late_ms)
-        return Behind(clock.server_time_ms(), "1-aa", 1, 0, None, late_ms)
+        return Behind(clock.server_time_ms(), Seen("1-aa", 1), 0, None, late_ms)
 
-    monkeypatch.setattr(MemoryStore, "claim", late_claim)
+    monkeypatch.setattr(MemoryStore, "ask", late_claim)
     assert ids.next_id() > 0

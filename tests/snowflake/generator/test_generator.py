@@ -28,8 +28,8 @@ from snowredis.settings import SequenceStart
 from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
 from snowredis.snowflake.lease import HeldLease, LeaseSlot
 from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, WorkerStats
-from snowredis.snowflake.replies import ClaimReply, Seen
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, Request, WorkerStats
+from snowredis.snowflake.replies import ClaimReply
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.snowflake.generator.conftest import make_pool, requests_to
 from tests.support import warm
@@ -776,13 +776,13 @@ def test_a_claim_that_redis_may_have_is_sent_again_as_it_was(
 ) -> None:
     tokens: list[str] = []
 
-    def claim(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
+    def away(store: MemoryStore, request: ClaimRequest) -> ClaimReply:
         tokens.append(request.token)
         error = snowredis.StoreUnavailable("memory", "no reply")
         error.is_unsent = unsent[(len(tokens) - 1) % 2]
         raise error
 
-    monkeypatch.setattr(MemoryStore, "claim", claim)
+    monkeypatch.setattr(MemoryStore, "ask", away)
     ids = pool.connect()
     for _ in range(3):
         with pytest.raises(snowredis.StoreUnavailable) as refused:
@@ -793,16 +793,16 @@ def test_a_claim_that_redis_may_have_is_sent_again_as_it_was(
 
 def test_a_claim_without_a_reply_is_withdrawn_once(pool: MemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clone that was made in the middle of suspend()."""
-    sent, claim, is_lossy = [], MemoryStore.claim, True
+    sent, ask, is_lossy = [], MemoryStore.ask, True
 
-    def lossy(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
-        sent.append(request.token)
-        reply = claim(store, request, seen)
+    def lossy(store: MemoryStore, request: Request) -> Any:
+        sent.extend([request.token] if isinstance(request, ClaimRequest) else [])
+        reply = ask(store, request)
         if is_lossy:
             raise snowredis.StoreUnavailable("memory", "no reply")
         return reply
 
-    monkeypatch.setattr(MemoryStore, "claim", lossy)
+    monkeypatch.setattr(MemoryStore, "ask", lossy)
     ids = pool.connect()
     with pytest.raises(snowredis.StoreUnavailable):
         ids.claim()
@@ -839,14 +839,14 @@ def test_a_full_pool_is_asked_again_long_before_the_next_lease_ends(
     pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process may release its worker id at any time."""
-    asked_s, claim = [], MemoryStore.claim
+    asked_s, ask = [], MemoryStore.ask
 
-    def recorded(store: MemoryStore, request: ClaimRequest, seen: Seen) -> ClaimReply:
+    def recorded(store: MemoryStore, request: Request) -> Any:
         asked_s.append(clock.monotonic())
-        return claim(store, request, seen)
+        return ask(store, request)
 
     with pool.connect(layout="41/0/2/0/10"):
-        monkeypatch.setattr(MemoryStore, "claim", recorded)
+        monkeypatch.setattr(MemoryStore, "ask", recorded)
         with pytest.raises(snowredis.PoolExhausted):
             pool.connect(layout="41/0/2/0/10", claim_timeout=10).claim()
     pauses_s = [after - before for before, after in itertools.pairwise(asked_s)]

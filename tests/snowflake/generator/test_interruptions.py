@@ -21,7 +21,7 @@ from snowredis.process.clock import StepClock
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool
 from tests.interrupts.points import Points
@@ -43,20 +43,13 @@ class Unanswered(MemoryStore):
         self.renewals: list[Any] = []
         self.releases: list[Any] = []
 
-    def claim(self, request: Any, seen: Any) -> Any:
-        self.claims.append(request)
-        answer = super().claim(request, seen)
-        if self.lossy:
+    def ask(self, request: Any) -> Any:
+        sent = {ClaimRequest: self.claims, RenewRequest: self.renewals, ReleaseRequest: self.releases}
+        sent[type(request)].append(request)
+        answer = super().ask(request)
+        if self.lossy and isinstance(request, ClaimRequest):
             raise StoreUnavailable(self.where, "the answer was lost")
         return answer
-
-    def renew(self, request: Any, seen: Any) -> Any:
-        self.renewals.append(request)
-        return super().renew(request, seen)
-
-    def release(self, request: Any, seen: Any) -> Any:
-        self.releases.append(request)
-        return super().release(request, seen)
 
 
 def generator_on(store: MemoryStore, clock: ManualClock, **options: Any) -> SnowflakeGenerator:
@@ -71,7 +64,7 @@ def test_a_claim_that_was_not_answered_is_not_repeated_after_a_suspension(when: 
     if when == "resume":
         # a handler suspended it in the middle of the claim, which went on afterwards
         ids.suspend()
-        ids._lease_manager.slot.set_token("5a" * 16)
+        ids._lease_manager.slot.set_asked("5a" * 16, "{}")
     else:
         with pytest.raises(StoreUnavailable):
             ids.next_id()
@@ -87,18 +80,19 @@ def test_a_claim_that_was_not_answered_is_not_repeated_after_a_suspension(when: 
 def test_a_claim_that_is_answered_after_a_suspension_is_void(clock: ManualClock) -> None:
     store = Unanswered(PoolConfig(name="late"), clock.server_time_ms)
     ids = generator_on(store, clock)
-    claim = store.claim
+    ask = store.ask
 
-    def suspended_meanwhile(request: Any, seen: Any) -> Any:
-        answer = claim(request, seen)
-        ids.suspend()
-        ids.resume()
+    def suspended_meanwhile(request: Any) -> Any:
+        answer = ask(request)
+        if isinstance(request, ClaimRequest):
+            ids.suspend()
+            ids.resume()
         return answer
 
-    store.claim = suspended_meanwhile  # type: ignore[method-assign]
-    answered_late = ids._lifecycle.claim(0)
+    store.ask = suspended_meanwhile  # type: ignore[method-assign]
+    answered_late = ids._lifecycle.claim()
     assert (answered_late.replaced, ids.lease) == (None, None)
-    store.claim = claim  # type: ignore[method-assign]
+    store.ask = ask  # type: ignore[method-assign]
     assert ids.next_id() > 0
     assert len({request.token for request in store.claims}) == 2
 
@@ -147,7 +141,7 @@ def test_a_suspension_in_the_middle_of_another_leaves_no_generator_that_never_cl
         ids.suspend()
         with Points({at: suspend_and_resume}):
             getattr(ids, name)()
-        ids._lease_manager.suspended or ids._lifecycle.claim(0)
+        ids._lease_manager.suspended or ids._lifecycle.claim()
         assert ids._lease_manager.suspended is (ids.lease is None)
 
 
@@ -155,11 +149,11 @@ def test_a_lease_that_was_used_is_never_released_as_unused(monkeypatch: pytest.M
     """Another thread makes an id as soon as the lease is there, and suspends the generator while Redis is away."""
     store = Unanswered(PoolConfig(name="used"), clock.server_time_ms)
     ids = generator_on(store, clock)
-    lease_manager, release = ids._lease_manager, store.release
+    lease_manager, ask = ids._lease_manager, store.ask
     conversation = lease_manager.conversation
     run_conversation = conversation.run
 
-    def away(request: Any, seen: Any) -> Any:
+    def away(request: Any) -> Any:
         raise StoreUnavailable(store.where, "away")
 
     def then_the_other_thread(talk: Callable[..., Any], *args: Any) -> Any:
@@ -168,13 +162,13 @@ def test_a_lease_that_was_used_is_never_released_as_unused(monkeypatch: pytest.M
             return result
         monkeypatch.setattr(conversation, "run", run_conversation)
         ids.next_id()
-        monkeypatch.setattr(store, "release", away)
+        monkeypatch.setattr(store, "ask", away)
         ids.suspend()
-        monkeypatch.setattr(store, "release", release)
+        monkeypatch.setattr(store, "ask", ask)
         return result
 
     monkeypatch.setattr(conversation, "run", then_the_other_thread)
-    ids._lifecycle.claim(0)
+    ids._lifecycle.claim()
     assert store.releases == []
 
 
@@ -185,7 +179,7 @@ def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_b
     ids.claim()
     (current, _, _), old = ids._position, ids._lease_manager.held
     assert old is not None
-    ids._lifecycle.claim(0, instead_of=old.serial)
+    ids._lifecycle.claim(instead_of=old.serial)
     assert not ids._supersede(current, SEALED, current._replace(state=None))
     assert ids.decode(ids.next_id()).worker != old.lease.worker
 
@@ -206,7 +200,7 @@ def test_clones_that_share_their_random_state_renew_under_different_names(clock:
         ids.next_id()
         clock.advance(1)
         ids._beat()
-    assert len({request.lease.pending_renewal_id for request in store.renewals}) == 2
+    assert len({request.pending for request in store.renewals}) == 2
     assert len({request.token for request in store.claims}) == 2
 
 

@@ -15,7 +15,7 @@ import snowredis
 from snowredis.errors import StoreUnavailable
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, ReleaseRequest
 from snowredis.snowflake.sweep import DeadProcesses
 from snowredis.testing import ManualClock, MemoryPool
 
@@ -118,7 +118,8 @@ def test_a_time_limit_is_not_lost_where_errors_are_logged(
     if call is SnowflakeGenerator.close:
         ids.next_id()
     monkeypatch.setattr(store, "shared", True, raising=False)
-    monkeypatch.setattr(store, "release", interrupt)
+    ask = store.ask
+    monkeypatch.setattr(store, "ask", lambda asked: interrupt() if isinstance(asked, ReleaseRequest) else ask(asked))
     monkeypatch.setattr(DeadProcesses, "_own_access", interrupt)
     with pytest.raises(kind, match="the job took too long"):
         call(ids)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from snowredis.snowflake.protocol import PoolConfig, Store
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created
 from snowredis.testing import ManualClock
-from tests.support.holder import Holder, fresh_hex
+from tests.support.holder import Holder, create, fresh_hex
 from tests.support.lua_store import LuaStore
 from tests.support.servers import RedisServer
 
@@ -43,7 +42,7 @@ class Place:
         return Holder(self.store, self.now_ms)
 
     def created(self) -> Place:
-        assert isinstance(self.store.create(self.now_ms()), Created)
+        assert isinstance(create(self.store, self.now_ms()), Created)
         return self
 
 
@@ -96,10 +95,10 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
     store.close()
 
 
-def new_pool(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
+def new_pool(server: RedisServer, config: PoolConfig) -> RedisStore:
     """Open a store of a new pool with a unique name, created as by a person."""
-    store = RedisStore(server.url, replace(config, name=f"{config.name}{fresh_hex()[-6:]}"), **options)
-    assert isinstance(store.create(wall_ms()), Created)
+    store = RedisStore(server.url, replace(config, name=f"{config.name}{fresh_hex()[-6:]}"))
+    assert isinstance(create(store, wall_ms()), Created)
     return store
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from tests.simulation.pool_faults import AtTheServer
 from tests.simulation.stage import Stage
-from tests.support.holder import Holder
+from tests.support.holder import Holder, create
 
 
 class SimPool:
@@ -17,7 +17,7 @@ class SimPool:
         self.stage = Stage(**settings)
         self.config = config or self.stage.config
         self.store = self.person(self.config)
-        self.store.create(self.now_ms())
+        create(self.store, self.now_ms())
         # so that the beginning of the pool is not now
         self.stage.wait(10)
 

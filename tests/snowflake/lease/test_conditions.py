@@ -10,7 +10,7 @@ from snowredis.snowflake.replies import Granted, LossReason, Renewed, Seen, Sett
 from tests.simulation.pool_faults import AtTheServer
 from tests.simulation.redis_model import RedisModel
 from tests.snowflake.lease.simulated import SimPool
-from tests.support.holder import Holder
+from tests.support.holder import Holder, create
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_claim_repeated_after_a_loss_is_not_answered_from_the_record_before_it
     again = holder.ask_claim()
     assert isinstance(again, Granted)
     # above all that the first answer allowed
-    assert min(again.lanes_ms) >= holder.until_ms
+    assert min(again.terms.lanes_ms) >= holder.until_ms
 
 
 def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: SimPool) -> None:
@@ -35,11 +35,11 @@ def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: SimP
     names = []
     for _ in range(3):
         holder.claim()
-        names.append(holder.renewal_id)
+        names.append(holder.terms.renewal_id)
         # the same token, and the same clock
         place.stage.wait(1)
     place.stage.wait(place.config.ttl_ms + 1)
-    names.append(holder.claim().renewal_id)
+    names.append(holder.claim().terms.renewal_id)
     assert len(set(names)) == 4
 
 
@@ -52,7 +52,7 @@ def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was
     second = two.ask_renew("aa" * 16)
     assert isinstance(first, Renewed)
     assert isinstance(second, Renewed)
-    assert second.until_ms == first.until_ms + 1_000
+    assert second.terms.until_ms == first.terms.until_ms + 1_000
     assert isinstance(two.ask_renew(), Renewed)
     assert one.lost().reason == LossReason.COPIED
 
@@ -112,7 +112,7 @@ def test_more_marks_out_of_reach_than_one_claim_looks_at_do_not_hide_the_others(
     for _ in range(66):
         place.stage.wait(7_000)
         late = place.holder()
-        if isinstance(late.ask_claim(wait_ms=1_000), Granted):
+        if isinstance(late.ask_claim(now=True), Granted):
             assert late.claim().release("1")
             granted += 1
     # one claim sees none but those, and the next one looks at others
@@ -139,7 +139,7 @@ def elsewhere(place: SimPool) -> AtTheServer:
     """A pool of the same name and settings on another server, whose floor has passed, with a worker."""
     server = RedisModel(place.stage.world, "elsewhere")
     store = AtTheServer(place.stage, server, place.config)
-    store.create(place.now_ms())
+    create(store, place.now_ms())
     place.stage.wait(1)
     Holder(store, place.now_ms).claim()
     return store

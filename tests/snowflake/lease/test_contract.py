@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from snowredis.errors import ServerUnidentified
@@ -19,7 +21,7 @@ from snowredis.snowflake.replies import (
     Settling,
 )
 from tests.snowflake.lease.conftest import TTL_MS, Place
-from tests.support.holder import Holder, fresh_hex
+from tests.support.holder import Holder, create, fresh_hex
 
 LEAD_MS = SKEW_MS = TTL_MS // 12
 FLOOR_MS = TTL_MS + LEAD_MS + SKEW_MS
@@ -41,10 +43,10 @@ def test_every_claim_gets_a_worker_id_of_its_own_until_the_pool_is_full(pool: Pl
 
 
 def test_nothing_begins_before_the_moment_at_which_a_person_created_the_pool(place: Place) -> None:
-    created = place.store.create(place.now_ms())
+    created = create(place.store, place.now_ms())
     assert created.redis_ms == created.floor_ms
-    assert place.holder().claim(wait_ms=0).lanes_ms == (created.floor_ms, created.floor_ms)
-    behind = place.holder().ask_claim(ahead_ms=-3_600_000, wait_ms=0)
+    assert place.holder().claim(now=True).lanes_ms == (created.floor_ms, created.floor_ms)
+    behind = place.holder().ask_claim(ahead_ms=-3_600_000, now=True)
     assert isinstance(behind, Behind)
     assert behind.wait_ms > 3_600_000 - 60_000
 
@@ -59,7 +61,7 @@ def test_a_claim_that_was_renewed_already_is_not_answered_again(pool: Place) -> 
 
 def test_a_repeated_renewal_answers_as_before(pool: Place) -> None:
     holder = pool.holder().claim()
-    copied = Holder(pool.store, pool.now_ms, holder.token, "", holder.worker, holder.until_ms, holder.lanes_ms)
+    copied = replace(holder, terms=holder.terms._replace(renewal_id="ab"))
     pending = fresh_hex()
     assert isinstance(holder.ask_renew(pending), Renewed)
     assert isinstance(copied.ask_renew(pending), Renewed)
@@ -86,12 +88,11 @@ def test_nothing_goes_back_by_a_release_that_does_not_know_the_newest_renewal(po
     """The reply to the last renewal was lost: a copy of this process may have it, and have opened any lane."""
     holders = [pool.holder().claim() for _ in range(4)]
     holder = holders[1]
-    before, pending = holder.renewal_id, fresh_hex()
+    before, pending = holder.terms.renewal_id, fresh_hex()
     holder.ask_renew(pending)
-    request = ReleaseRequest(
-        holder.presented(pending)._replace(renewal_id=before), pool.now_ms(), "00", WorkerStats(ids_made=7)
-    )
-    assert isinstance(pool.store.release(request, holder.seen), Released)
+    terms, stats = holder.terms._replace(renewal_id=before), WorkerStats(ids_made=7)
+    request = ReleaseRequest(holder.seen, pool.now_ms(), holder.token, terms, pending, "00", stats)
+    assert isinstance(pool.store.ask(request), Released)
     heir = pool.holder().claim()
     assert heir.worker == 1
     assert heir.lanes_ms == (holder.until_ms, holder.until_ms)
@@ -100,7 +101,7 @@ def test_nothing_goes_back_by_a_release_that_does_not_know_the_newest_renewal(po
 def test_only_the_holder_can_release(pool: Place) -> None:
     holder = pool.holder().claim()
     holder.ask_renew()
-    thief = Holder(pool.store, pool.now_ms, fresh_hex(), holder.renewal_id, holder.worker, lanes_ms=(0, 0))
+    thief = replace(holder, token=fresh_hex())
     assert not thief.release()
     assert not holder.release(renewal_id=fresh_hex())
     assert isinstance(holder.ask_renew(), Renewed)
@@ -121,7 +122,7 @@ def test_a_worker_id_with_all_its_lanes_comes_before_one_with_a_backup_namespace
     released = pool.holder().claim()
     assert released.release()
     # three were never used
-    assert [pool.holder().claim(wait_ms=0).worker for _ in range(4)] == [1, 2, 3, 0]
+    assert [pool.holder().claim(now=True).worker for _ in range(4)] == [1, 2, 3, 0]
 
 
 def test_a_worker_id_with_a_backup_namespace_comes_before_one_that_has_to_be_waited_for(pool: Place) -> None:
@@ -138,8 +139,8 @@ def test_a_caller_with_a_clock_behind_gets_a_lane_that_fits_it(pool: Place) -> N
     holders = [pool.holder().claim() for _ in range(4)]
     assert holders[0].release("11")
     assert holders[1].release("10")
-    assert pool.holder().claim(ahead_ms=-SLACK_MS, wait_ms=0).worker == 1
-    assert isinstance(pool.holder().ask_claim(ahead_ms=-SLACK_MS, wait_ms=0), Behind)
+    assert pool.holder().claim(ahead_ms=-SLACK_MS, now=True).worker == 1
+    assert isinstance(pool.holder().ask_claim(ahead_ms=-SLACK_MS, now=True), Behind)
 
 
 def test_a_caller_whose_clock_is_behind_all_lanes_is_told_by_how_much(pool: Place) -> None:
@@ -148,16 +149,16 @@ def test_a_caller_whose_clock_is_behind_all_lanes_is_told_by_how_much(pool: Plac
         holder.release("11")
     lowest_ms = min(holder.until_ms for holder in holders)
     before = pool.now_ms()
-    answer = pool.holder().ask_claim(ahead_ms=-TTL_MS, wait_ms=TTL_MS // 2)
+    answer = pool.holder().ask_claim(ahead_ms=-TTL_MS, now=True)
     assert isinstance(answer, Behind)
     assert lowest_ms - pool.now_ms() <= answer.wait_ms - TTL_MS <= lowest_ms - before
-    late = pool.holder().claim(ahead_ms=-TTL_MS, wait_ms=2 * TTL_MS)
+    late = pool.holder().claim()
     assert late.lanes_ms == (lowest_ms, lowest_ms)
 
 
 def test_a_pool_is_created_once(place: Place) -> None:
-    assert isinstance(place.store.create(place.now_ms()), Created)
-    assert isinstance(place.store.create(place.now_ms()), Exists)
+    assert isinstance(create(place.store, place.now_ms()), Created)
+    assert isinstance(create(place.store, place.now_ms()), Exists)
 
 
 def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Place) -> None:
@@ -188,7 +189,7 @@ def test_after_a_loss_while_clocks_were_ahead_newcomers_wait_a_floor_and_the_wor
     stepped.elapse(TTL_MS // 2)
     assert isinstance(holder.ask_renew(), Renewed)
     stepped.elapse(FLOOR_MS - TTL_MS // 2)
-    newcomer = stepped.holder().claim(wait_ms=0)
+    newcomer = stepped.holder().claim(now=True)
     assert newcomer.worker != holder.worker
     assert max(newcomer.lanes_ms) <= stepped.now_ms()
 
@@ -198,15 +199,13 @@ def test_a_pool_that_was_created_while_clocks_were_ahead_is_open_once_they_are_r
     stepped.step(HOURS_MS)
     early = stepped.created().holder().claim()
     stepped.step(-HOURS_MS)
-    newcomer = stepped.holder().claim(wait_ms=0)
+    newcomer = stepped.holder().claim(now=True)
     assert newcomer.worker != early.worker
     assert max(newcomer.lanes_ms) <= stepped.now_ms()
     # nothing of the early one is granted again
     stepped.elapse(TTL_MS + SKEW_MS + 1)
-    assert {stepped.holder().claim(wait_ms=0).worker for _ in range(3)}.isdisjoint({early.worker})
-    late = stepped.holder().claim(wait_ms=2 * HOURS_MS)
-    assert late.worker == early.worker
-    assert min(late.lanes_ms) >= early.until_ms
+    assert {stepped.holder().claim(now=True).worker for _ in range(3)}.isdisjoint({early.worker})
+    assert isinstance(stepped.holder().ask_claim(), Behind)
 
 
 def test_a_floor_counts_from_the_clock_of_the_caller_if_the_redis_clock_is_behind(stepped: Place) -> None:
@@ -230,7 +229,7 @@ def test_a_caller_far_ahead_of_the_redis_clock_is_refused_when_it_notices_a_loss
     stepped.wipe()
     true_ms = stepped.now_ms()
     stepped.step(-LEAD_MS - TTL_MS - 1)
-    for call in (Holder(stepped.store, lambda: true_ms).ask_claim, lambda: stepped.store.create(true_ms)):
+    for call in (Holder(stepped.store, lambda: true_ms).ask_claim, lambda: create(stepped.store, true_ms)):
         with pytest.raises(ServerUnidentified) as refused:
             call()
         assert refused.value.code == "clock"

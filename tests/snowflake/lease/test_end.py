@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
 from snowredis.errors import LayoutMismatch, StoreUnavailable
-from snowredis.snowflake.administration import Early, Ends
+from snowredis.snowflake.administration import Ends
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.replies import Absent, Created, Exists, Granted, LossReason, Renewed, Reply
 from tests.simulation.pool_faults import AtTheServer
 from tests.snowflake.lease.simulated import SimPool
-from tests.support.holder import Holder
+from tests.support.holder import Holder, create
 
 _Reply = TypeVar("_Reply", bound=Reply)
 OUTAGE_MS = 60_000
@@ -34,14 +34,14 @@ class WithoutReplica(AtTheServer):
 
 
 class Place(SimPool):
-    def end(self, **what: Any) -> Ends:
-        reply = self.store.end(self.now_ms(), **what)
+    def end(self) -> Ends:
+        reply = self.store.delete(self.now_ms())
         assert isinstance(reply, Ends)
         return reply
 
-    def end_unconfirmed(self, **what: Any) -> None:
+    def end_unconfirmed(self) -> None:
         with pytest.raises(StoreUnavailable):
-            WithoutReplica(self.stage, self.stage.master, self.config).end(self.now_ms(), **what)
+            WithoutReplica(self.stage, self.stage.master, self.config).delete(self.now_ms())
 
     def wait_until(self, ms: int) -> None:
         self.stage.wait(max(0, ms - self.now_ms()))
@@ -50,7 +50,7 @@ class Place(SimPool):
     def wider(self) -> PoolConfig:
         """Return the same pool with another layout."""
         layout = self.config.layout
-        return self.config.with_layout(replace(layout, worker_bits=layout.worker_bits + 1))
+        return replace(self.config, layout=replace(layout, worker_bits=layout.worker_bits + 1))
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_the_earliest_end_is_that_of_all_reservations(outage_ms: int) -> None:
 def test_a_pool_in_which_nothing_was_granted_is_over_at_once(place: Place) -> None:
     ends = place.end()
     assert (ends.over, ends.end_ms) == (True, place.now_ms())
-    assert place.holder().claim(wait_ms=0).lanes_ms == (ends.end_ms, ends.end_ms)
+    assert place.holder().claim(now=True).lanes_ms == (ends.end_ms, ends.end_ms)
 
 
 def test_a_pool_whose_workers_released_is_over_at_once_and_the_next_one_starts_at_its_end(place: Place) -> None:
@@ -84,10 +84,10 @@ def test_a_pool_whose_workers_released_is_over_at_once_and_the_next_one_starts_a
     ends = place.end()
     assert (ends.over, ends.end_ms) == (True, holder.until_ms)
     other = replace(place.config, ttl_ms=5_000)
-    assert isinstance(place.person(other).create(place.now_ms()), Created)
+    assert isinstance(create(place.person(other), place.now_ms()), Created)
     assert place.holder(other).settling().wait_ms == holder.until_ms - place.now_ms()
     place.wait_until(ends.end_ms)
-    assert place.holder(other).claim(wait_ms=0).lanes_ms == (ends.end_ms, ends.end_ms)
+    assert place.holder(other).claim(now=True).lanes_ms == (ends.end_ms, ends.end_ms)
 
 
 def test_after_a_kill_the_end_is_behind_the_outage_lane(place: Place) -> None:
@@ -110,20 +110,7 @@ def test_after_a_loss_the_end_is_not_before_the_floors(outage_ms: int) -> None:
     place.restart()
     config = place.config
     horizon_ms = config.floor_ms - config.ttl_ms + max(config.ttl_ms, outage_ms)
-    early = place.store.end(place.now_ms(), layout=place.wider.layout, at_ms=place.now_ms() + 1)
-    assert isinstance(early, Early)
-    assert early.earliest_ms == place.now_ms() + horizon_ms
     assert place.end().end_ms == place.now_ms() + horizon_ms
-
-
-def test_an_end_before_that_of_a_reservation_is_refused_and_changes_nothing(place: Place) -> None:
-    holder = place.holder().claim()
-    early = place.store.end(place.now_ms(), layout=place.wider.layout, at_ms=holder.outage_ms - 1)
-    assert isinstance(early, Early)
-    assert early.earliest_ms == holder.outage_ms
-    assert "end" not in place.stored
-    planned = place.end(layout=place.wider.layout, at_ms=holder.outage_ms)
-    assert (planned.end_ms, planned.next_signature) == (holder.outage_ms, place.wider.signature)
 
 
 def test_the_end_of_a_pool_with_many_records_is_behind_all_that_was_ever_granted(place: Place) -> None:
@@ -166,7 +153,7 @@ def test_where_clocks_were_ahead_the_end_says_until_when(place: Place) -> None:
 def test_a_pool_that_does_not_exist_gets_no_end() -> None:
     place = Place()
     place.stage.master.wipe()
-    assert isinstance(place.store.end(place.now_ms()), Absent)
+    assert isinstance(place.store.delete(place.now_ms()), Absent)
     assert place.stored == {}
 
 
@@ -175,15 +162,17 @@ def test_a_pool_that_does_not_exist_gets_no_end() -> None:
 
 def test_an_end_is_set_once(place: Place) -> None:
     holder = place.holder().claim()
-    first = place.end(layout=place.wider.layout, at_ms=holder.outage_ms + 1000)
-    place.stage.wait(1000)
-    for again in (place.end(), place.end(at_ms=first.end_ms + 5000), place.end(layout=place.config.layout)):
-        assert (again.end_ms, again.next_signature) == (first.end_ms, place.wider.signature)
+    first = place.end()
+    assert first.end_ms == holder.outage_ms
+    for _ in range(2):
+        place.stage.wait(1000)
+        assert isinstance(holder.ask_renew(), Renewed)
+        assert place.end().end_ms == first.end_ms
 
 
 def test_nothing_is_reserved_beyond_the_end(place: Place) -> None:
     holder = place.holder().claim()
-    ends = place.end(at_ms=holder.outage_ms + 500)
+    ends = place.end()
     place.stage.wait(2000)
     assert isinstance(holder.ask_renew(ahead_ms=10_000), Renewed)
     assert holder.outage_ms == ends.end_ms
@@ -194,7 +183,7 @@ def test_nothing_is_reserved_beyond_the_end(place: Place) -> None:
 
 
 def test_an_end_is_kept_in_a_loss_and_the_next_pool_waits_for_the_floor(place: Place) -> None:
-    ends = place.end(at_ms=place.now_ms() + 1000, layout=place.wider.layout)
+    ends = place.end()
     assert ends.over
     place.restart()
     assert place.holder(place.wider).settling().floor_ms == place.now_ms() + place.config.floor_ms > ends.end_ms
@@ -206,7 +195,7 @@ def test_an_end_is_kept_in_a_loss_and_the_next_pool_waits_for_the_floor(place: P
 def test_an_end_that_was_never_confirmed_stops_the_pool_until_it_is(place: Place) -> None:
     """A copy that does not have the end would grant ids beyond it."""
     holder = place.holder().claim()
-    place.end_unconfirmed(at_ms=holder.outage_ms)
+    place.end_unconfirmed()
     place.stage.wait(1000)
     # it is cut at once
     assert isinstance(holder.ask_renew(), Renewed)
@@ -218,7 +207,7 @@ def test_an_end_that_was_never_confirmed_stops_the_pool_until_it_is(place: Place
         place.holder().ask_claim,
         holder.ask_renew,
         holder.release,
-        lambda: place.store.create(place.now_ms()),
+        lambda: create(place.store, place.now_ms()),
     ]
     for call in calls:
         with pytest.raises(LayoutMismatch, match="Repeat the command that ended it"):
@@ -230,7 +219,7 @@ def test_an_end_that_was_never_confirmed_stops_the_pool_until_it_is(place: Place
     assert place.stored == before
     ends = place.end()
     assert (ends.over, ends.end_ms) == (True, holder.outage_ms)
-    assert min(place.holder(place.wider).claim(wait_ms=0).lanes_ms) == ends.end_ms
+    assert min(place.holder(place.wider).claim(now=True).lanes_ms) == ends.end_ms
 
 
 def test_an_end_that_is_confirmed_before_it_passes_stops_nobody(place: Place) -> None:
@@ -248,33 +237,13 @@ def test_a_pool_without_a_lease_is_not_over_before_its_end_is_confirmed(place: P
     place.end_unconfirmed()
     # nobody may start there yet
     with pytest.raises(LayoutMismatch):
-        place.person(place.wider).create(place.now_ms())
+        create(place.person(place.wider), place.now_ms())
     # a process of the old one may still begin
     assert place.holder().claim().until_ms <= holder.until_ms
     assert not place.end().over
 
 
 # --- what starts there --------------------------------------------------------------------------------
-
-
-def test_only_the_settings_that_were_planned_start_at_the_end(place: Place) -> None:
-    holder = place.holder().claim()
-    ends = place.end(layout=place.wider.layout, at_ms=holder.outage_ms)
-    third = replace(place.config, ttl_ms=5_000)
-    with pytest.raises(LayoutMismatch, match="The pool changes to these settings at"):
-        place.holder(place.wider).ask_claim()
-    place.wait_until(ends.end_ms)
-    for config in (place.config, third):
-        for call in (place.holder(config).ask_claim, lambda: place.person(third).create(place.now_ms())):
-            with pytest.raises(LayoutMismatch):
-                call()
-    assert place.stored["signature"] == place.config.signature
-    heir = place.holder(place.wider).claim(wait_ms=0)
-    assert (heir.worker, set(heir.lanes_ms)) == (0, {ends.end_ms})
-    assert place.stored["signature"] == place.wider.signature
-    assert "end" not in place.stored
-    with pytest.raises(LayoutMismatch):
-        place.holder().ask_claim()
 
 
 def test_a_process_with_other_settings_is_told_until_when_a_deleted_pool_lasts(place: Place) -> None:
@@ -287,12 +256,12 @@ def test_a_process_with_other_settings_is_told_until_when_a_deleted_pool_lasts(p
 def test_a_person_creates_the_next_pool_once_the_last_one_is_over(place: Place) -> None:
     place.holder().claim()
     ends = place.end()
-    assert isinstance(place.store.create(place.now_ms()), Exists)
+    assert isinstance(create(place.store, place.now_ms()), Exists)
     place.wait_until(ends.end_ms + 5)
-    created = place.person(place.wider).create(place.now_ms())
+    created = create(place.person(place.wider), place.now_ms())
     assert isinstance(created, Created)
     assert created.floor_ms == place.now_ms()
-    assert isinstance(place.person(place.wider).create(place.now_ms()), Exists)
+    assert isinstance(create(place.person(place.wider), place.now_ms()), Exists)
 
 
 def test_what_people_count_stays_and_no_record_does(place: Place) -> None:
@@ -325,7 +294,7 @@ def test_a_renewal_after_the_end_is_refused_and_disturbs_nobody(place: Place) ->
     late, later = place.holder().claim(), place.holder().claim()
     ends = place.end()
     place.wait_until(ends.end_ms)
-    heir = place.holder().claim(wait_ms=0)
+    heir = place.holder().claim(now=True)
     assert heir.worker == late.worker
     for each, reason in ((late, LossReason.REASSIGNED), (later, LossReason.TOO_OLD)):
         refused = each.lost()
@@ -339,23 +308,24 @@ def test_the_first_to_come_after_the_end_may_be_a_worker_of_the_pool_that_ended(
     ends = place.end()
     place.wait_until(ends.end_ms)
     assert late.lost().reason == LossReason.TOO_OLD
-    assert min(Holder(place.store, place.now_ms).claim(wait_ms=0).lanes_ms) == ends.end_ms
+    assert min(Holder(place.store, place.now_ms).claim(now=True).lanes_ms) == ends.end_ms
 
 
 def test_a_release_after_the_end_frees_nothing_of_the_next_pool(place: Place) -> None:
     late = place.holder().claim()
     ends = place.end()
     place.wait_until(ends.end_ms)
-    heir = place.holder().claim(wait_ms=0)
+    heir = place.holder().claim(now=True)
     assert heir.worker == late.worker
     assert not late.release()
     assert isinstance(heir.ask_renew(), Renewed)
 
 
-def test_workers_of_the_old_layout_are_refused_after_the_change(place: Place) -> None:
+def test_workers_of_the_old_layout_are_refused_once_another_one_has_started(place: Place) -> None:
     late = place.holder().claim()
-    ends = place.end(layout=place.wider.layout, at_ms=late.outage_ms)
+    ends = place.end()
     place.wait_until(ends.end_ms)
+    create(place.person(place.wider), place.now_ms())
     for _ in range(2):
         for call in (late.ask_renew, late.release):
             with pytest.raises(LayoutMismatch):

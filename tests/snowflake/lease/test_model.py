@@ -27,6 +27,7 @@ from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import FORMAT, MAX_TTL_MS, PoolConfig, pool_keys, signature_fields
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created
+from tests.support.holder import create
 from tests.support.servers import RedisServer
 
 # --- the constants of a pool -----------------------------------------------------------------------
@@ -123,7 +124,8 @@ def test_a_signature_says_all_that_makes_two_pools_differ(layout: Layout, ttl: i
     read = PoolConfig(
         name="orders",
         layout=resolve_layout(settings.pop("layout")),
-        **{option: int(text) for option, text in settings.items()},  # type: ignore[arg-type]
+        durability=settings.pop("durability"),
+        **{option: int(text) for option, text in settings.items()},
     )
     assert read == config
     # the script takes 400 characters
@@ -146,9 +148,11 @@ def test_every_constant_shows_in_the_signature() -> None:
     assert len({config.signature, *others}) == len(others) + 1
 
 
-def test_what_came_later_shows_in_a_signature_only_where_it_is_not_the_default() -> None:
-    assert "durability" not in PoolConfig(name="orders").signature
-    assert PoolConfig(name="orders", durability="none").signature.endswith(" durability=none")
+def test_a_signature_has_all_constants_in_one_order() -> None:
+    assert PoolConfig(name="orders", outage_reserve_ms=0).signature == (
+        "format=1 layout=41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000;worker_last=0 datacenter=0 ttl_ms=30000 "
+        "max_clock_lead_ms=2500 redis_skew_ms=2500 failover_slack_ms=0 outage_reserve_ms=0 durability=detect"
+    )
 
 
 # --- who holds a lease ------------------------------------------------------------------------------
@@ -268,7 +272,7 @@ def test_a_reply_that_no_script_sends_is_an_error(reply: list[bytes]) -> None:
 
     store = Proxy("redis://host", PoolConfig(name="orders"))
     with pytest.raises(StoreUnavailable, match="unknown reply"):
-        store.create(0)
+        create(store, 0)
 
 
 def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_dropped(server: RedisServer) -> None:
@@ -281,10 +285,10 @@ def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_
             return late.pop(0) if len(late) > 1 else late[0]
 
     store = OneBehind(server.url, PoolConfig(name="behind"))
-    assert isinstance(store.create(0), Created)
+    assert isinstance(create(store, 0), Created)
     connected = server.client().info("clients")["connected_clients"]
     with pytest.raises(StoreUnavailable, match="another request"):
-        store.create(0)
+        create(store, 0)
     assert server.client().info("clients")["connected_clients"] < connected
     store.close()
 

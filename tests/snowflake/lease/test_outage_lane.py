@@ -14,7 +14,7 @@ from snowredis.snowflake.administration import PoolAdministration
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.replies import Created, Granted, LossReason, Renewed, Settling
 from tests.snowflake.lease.conftest import CONFIG, TTL_MS, Place, open_place, wall_ms
-from tests.support.holder import Holder, fresh_hex
+from tests.support.holder import Holder, create, fresh_hex
 from tests.support.records import change_record
 from tests.support.servers import RedisServer
 
@@ -136,7 +136,7 @@ def test_a_release_gives_back_whole_each_other_lane_that_was_never_opened(pool: 
     holder = pool.holder().claim()
     others = [pool.holder().claim() for _ in range(3)]
     assert holder.release(opened)
-    heir = pool.holder().claim(wait_ms=0)
+    heir = pool.holder().claim(now=True)
     assert heir.worker not in [other.worker for other in others]
     ends = (*[holder.until_ms] * 3, holder.outage_ms)
     expected = [end if was == "1" else begin for begin, end, was in zip(holder.lanes_ms, ends, opened, strict=True)]
@@ -156,11 +156,11 @@ def test_a_release_gives_back_no_lane_whose_end_is_not_the_callers(pool: Place) 
     """The reply to the last renewal was lost: a copy of this process may have it."""
     holders = [pool.holder().claim() for _ in range(4)]
     holder = holders[1]
-    before = holder.until_ms, holder.outage_ms
+    before = holder.terms
     pool.elapse(20)
     holder.ask_renew()
     after = holder.until_ms, holder.outage_ms
-    holder.until_ms, holder.outage_ms = before
+    holder.set(until_ms=before.until_ms, outage_until_ms=before.outage_until_ms)
     assert holder.release()
     heir = pool.holder().claim()
     assert heir.worker == holder.worker
@@ -171,7 +171,7 @@ def test_the_end_of_the_outage_lane_and_that_of_the_others_are_compared_each(poo
     holders = [pool.holder().claim() for _ in range(4)]
     pool.elapse(1)
     holder, end_ms = holders[1], holders[1].outage_ms
-    holder.outage_ms -= 1
+    holder.set(outage_until_ms=end_ms - 1)
     assert holder.release()
     heir = pool.holder().claim()
     assert heir.lanes_ms == (holder.until_ms, *holder.lanes_ms[1:3], end_ms)
@@ -180,12 +180,13 @@ def test_the_end_of_the_outage_lane_and_that_of_the_others_are_compared_each(poo
 def test_an_outage_lane_that_the_holder_does_not_have_is_not_given_back(pool: Place) -> None:
     dead = [pool.holder().claim() for _ in range(4)]
     pool.elapse(TTL_MS + SLACK_MS)
-    heir = pool.holder().claim(ahead_ms=-2 * TTL_MS)
+    heir = pool.holder().claim(ahead_ms=-(TTL_MS + 2 * SLACK_MS))
     assert not is_reserved(heir)
     assert heir.release()
     for other in dead:
         if other.worker != heir.worker:
             other.ask_renew()
+    pool.elapse(TTL_MS)
     next_heir = pool.holder().claim()
     assert next_heir.worker == heir.worker
     assert opens(next_heir) >= dead[heir.worker].outage_ms
@@ -282,7 +283,7 @@ def test_after_a_wipe_newcomers_wait_as_long_as_ever_and_have_no_outage_lane_for
 
 def test_a_holder_without_an_outage_lane_gets_it_from_the_floor_after_a_loss(pool: Place) -> None:
     _, heir = lost_to_another(pool)
-    heir.outage_ms = 0
+    heir.set(outage_until_ms=0)
     began = pool.now_ms()
     pool.wipe()
     assert heir.ask_renew().adopted
@@ -330,12 +331,12 @@ def test_where_losses_go_unnoticed_the_outage_lane_opens_a_day_after_the_claim(
 
 
 def test_a_pool_that_a_person_created_has_its_outage_lanes_at_once(place: Place) -> None:
-    assert isinstance(place.store.create(place.now_ms()), Created)
-    holder = place.holder().claim(wait_ms=0)
+    assert isinstance(create(place.store, place.now_ms()), Created)
+    holder = place.holder().claim(now=True)
     assert is_reserved(holder)
     assert opens(holder) <= place.now_ms()
     assert holder.release()
-    others = [place.holder().claim(wait_ms=0) for _ in range(4)]
+    others = [place.holder().claim(now=True) for _ in range(4)]
     assert max(map(opens, others)) <= place.now_ms()
 
 
@@ -355,7 +356,7 @@ LONG = PoolConfig(name="lanes", layout=THREE, ttl_ms=60_000, outage_reserve_ms=D
 @pytest.fixture
 def store(server: RedisServer) -> Iterator[PoolAdministration]:
     store = PoolAdministration(server.url, replace(LONG, name=f"lanes{fresh_hex()[-6:]}"))
-    assert isinstance(store.create(wall_ms()), Created)
+    assert isinstance(create(store, wall_ms()), Created)
     yield store
     store.close()
 
@@ -402,8 +403,8 @@ def test_one_backup_bit_is_enough_on_request(request: pytest.FixtureRequest) -> 
     for place in open_place(request, replace(CONFIG, outage_reserve_ms=DAY_MS)):
         holder = place.created().holder().ask_claim()
         assert isinstance(holder, Granted)
-        assert len(holder.lanes_ms) == 2
-        assert holder.outage_until_ms > holder.until_ms
+        assert len(holder.terms.lanes_ms) == 2
+        assert (holder.terms.outage_until_ms or 0) > holder.terms.until_ms
 
 
 def test_a_ttl_of_a_day_needs_no_outage_lane() -> None:

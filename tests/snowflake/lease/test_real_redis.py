@@ -31,7 +31,7 @@ from snowredis.snowflake.record import FloorReason, LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore, load
 from snowredis.snowflake.replies import Alarm, AlarmReason, Created, Granted, Lost, Renewed, Seen, Settling
 from tests.snowflake.lease.conftest import holder, new_pool, really_wait, wall_ms
-from tests.support.holder import Holder, fresh_hex
+from tests.support.holder import Holder, create, fresh_hex
 from tests.support.ports import free_port
 from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer, replicated
@@ -104,7 +104,7 @@ def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcome
     own_server: RedisServer,
 ) -> None:
     store = open_store(own_server, LONG)
-    store.create(wall_ms())
+    create(store, wall_ms())
     known, released = holder(store).claim(), holder(store).claim()
     own_server.save()
     # all that the snapshot does not know
@@ -120,7 +120,7 @@ def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcome
         answer = living.ask_renew()
         assert isinstance(answer, Renewed)
         assert (answer.adopted, answer.alarm) == (True, None)
-        assert answer.incarnation != before
+        assert answer.seen.incarnation != before
         # the chain goes on from there
         assert living.ask_renew().adopted is False
     newcomers = [settle(holder(store), known, heir, unknown) for _ in range(2)]
@@ -131,7 +131,7 @@ def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcome
 
 def test_the_floor_after_a_restart_counts_from_the_moment_of_notice(own_server: RedisServer) -> None:
     """However long the server has run: the first client may have been sent to it only now."""
-    open_store(own_server, SHORT).create(wall_ms())
+    create(open_store(own_server, SHORT), wall_ms())
     holder(open_store(own_server, SHORT)).claim()
     own_server.save()
     own_server.restart()
@@ -173,7 +173,7 @@ def test_a_client_that_saw_more_than_the_pool_knows_raises_the_floor_and_an_alar
     before = witness.seen
     answer = witness.ask_renew()
     assert answer.alarm == Alarm(AlarmReason.IDS_MAY_REPEAT, last, answer.floor_ms)
-    assert answer.incarnation != before.incarnation
+    assert answer.seen.incarnation != before.incarnation
     assert answer.floor_ms == answer.redis_ms + LONG.floor_ms
     # its reservation reaches far enough ahead to be taken up again
     assert isinstance(answer, Renewed)
@@ -209,8 +209,8 @@ def test_a_holder_that_is_adopted_never_lowers_a_mark(server: RedisServer) -> No
     living = holder(store).claim()
     first_ms, second_ms = living.lanes_ms
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "0")
-    living.lanes_ms = (first_ms - 5, second_ms + 5)
-    until_ms, living.until_ms = living.until_ms, living.until_ms - 5
+    until_ms = living.until_ms
+    living.set(lanes_ms=(first_ms - 5, second_ms + 5), until_ms=until_ms - 5)
     assert living.ask_renew().adopted
     record = record_of(server.client(), store.config.name, living.worker)
     assert record.lanes_ms == (first_ms, second_ms + 5)
@@ -264,7 +264,7 @@ def test_a_large_index_that_is_lost_again_is_rebuilt_in_steps_between_which_othe
         assert isinstance(living.ask_renew(), Renewed)
         assert steps < 100
     assert isinstance(answer, Granted)
-    assert answer.worker == count - 1
+    assert answer.terms.worker == count - 1
     assert steps >= 2
     assert not client.hget(pool, "rebuild")
     assert client.hget(pool, "records") == str(count)
@@ -331,7 +331,7 @@ def test_a_key_of_another_type_in_place_of_the_index_stops_everything_and_change
 def test_a_key_of_another_type_in_place_of_the_events_costs_only_the_events(server: RedisServer) -> None:
     store = open_store(server, replace(LONG, name="noevents"))
     server.client().set(pool_keys("noevents")[2], "mine")
-    assert isinstance(store.create(wall_ms()), Created)
+    assert isinstance(create(store, wall_ms()), Created)
     living = holder(store).claim()
     assert isinstance(living.ask_renew(), Renewed)
     assert living.release()
@@ -374,7 +374,7 @@ def test_a_constant_that_differs_is_refused_by_every_script_and_changes_nothing(
     living.store = stranger
     calls: list[Callable[[], object]] = [
         holder(stranger).ask_claim,
-        lambda: stranger.create(wall_ms()),
+        lambda: create(stranger, wall_ms()),
         living.ask_renew,
         living.release,
     ]
@@ -410,37 +410,60 @@ def test_a_pool_that_refuses_everybody_is_counted_with_the_last_that_it_refused(
 # --- hostile arguments -----------------------------------------------------------------------------
 
 # as many arguments as all scripts of a pool have in common
-COMMON = 6
+COMMON = 4
 HOSTILE = ("", "-1", "0x10", "1e3", "nan", "9" * 18, "1" + "0" * 14, "x|y", "\n", "1\n", "1\0", "1" * 2000)
 # what looks odd and is fine: short hex is a token, and so is a long number
 HEX = {"1e3", "9" * 18, "1" + "0" * 14}
 LEGAL: dict[str, set[str]] = {
-    # refused as another signature, and nothing is changed either
-    "signature": {"-1", "0x10", "1e3", "nan", "9" * 18, "1" + "0" * 14},
-    "next_signature": {"", "-1", "0x10", "1e3", "nan", "9" * 18, "1" + "0" * 14},
     # a client that saw nothing yet
-    "incarnation": {""},
-    "held_incarnation": {""},
+    "seen": {""},
+    "options": {""},
     "nonce": HEX,
     "token": HEX,
+    "pending": HEX,
+    "release.pending": HEX | {""},
     # which lanes were opened is not known, or for more lanes than there are
     "opened": {"", "1" + "0" * 14},
     # shown to people, never computed with
     "stats": {"-1", "9" * 18, "1" + "0" * 14},
 }
 LEASES = (
-    "4194304,ab,ab,ab,0,0",
-    "-1,ab,ab,ab,0,0",
-    "0,,ab,ab,0,0",
-    "0,xy,ab,ab,0,0",
-    "0,ab,xy,ab,0,0",
-    "0,ab,ab,xy,0,0",
-    "0,ab,ab,ab,,0",
-    f"0,ab,ab,ab,{10**14},0",
-    f"0,ab,ab,ab,0,{10**14}",
-    "0,ab,ab,ab,0",
-    "0,ab,ab,ab,0,0,0",
-    f"0,{'a' * 240},ab,ab,0,0",
+    # worker ids, lanes and incarnations that a pool with this layout does not have
+    "16,0,0,1-ab,ab,0,0",
+    "4194304,0,0,1-ab,ab,0,0",
+    "-1,0,0,1-ab,ab,0,0",
+    "0,0,0,1-ab,ab,0",
+    "0,0,0,1-ab,ab,0,0,0,0",
+    f"0,{10**14},0,1-ab,ab,0,0",
+    f"0,0,{10**14},1-ab,ab,0,0",
+    f"0,0,0,1-ab,ab,0,{10**14}",
+    "0,0,-1,1-ab,ab,0,0",
+    "0,0,,1-ab,ab,0,0",
+    "0,0,0,,ab,0,0",
+    "0,0,0,1-xy,ab,0,0",
+    f"0,0,0,{10**14}-ab,ab,0,0",
+    "0,0,0,1-ab,,0,0",
+    "0,0,0,1-ab,xy,0,0",
+    f"0,0,0,1-ab,{'a' * 1400},0,0",
+)
+SEEN = ("1", "1@", "@1-ab", "1@ab", "1@1", f"{10**14}@1-ab", f"1@{10**14}-ab", "1@1-xy")
+# signatures in another order, with something missing, something more, or values that cannot work
+_OWN = LONG.signature
+SIGNATURES = (
+    "format=2" + _OWN.removeprefix("format=1"),
+    _OWN.replace(" ttl_ms=", " redis_skew_ms=1 ttl_ms="),
+    _OWN.replace(" datacenter=0", ""),
+    _OWN.replace("datacenter=0", "datacenter=zero"),
+    _OWN.replace("ttl_ms=", "ttl_ms=0 ttl_ms="),
+    re.sub(r" ttl_ms=\d+", " ttl_ms=0", _OWN),
+    re.sub(r" ttl_ms=\d+", " ttl_ms=86400001", _OWN),
+    re.sub(r"tick_ms=\d+", "tick_ms=0", _OWN),
+    re.sub(r"layout=(\d+)/0/\d/", r"layout=\1/0/7/", _OWN),
+    re.sub(r"layout=(\d+)/0/(\d)/\d+/", r"layout=\1/0/\2/23/", _OWN),
+    re.sub(r"durability=\w+", "durability=perhaps", _OWN),
+    re.sub(r"layout=(\d+)/0/\d/", r"layout=\1/0/0/", re.sub(r"outage_reserve_ms=\d+", "outage_reserve_ms=60000", _OWN)),
+    _OWN + " ",
+    _OWN + "x" * 400,
 )
 OWNERS = ("{", "[1]", '{"host":"\x1b[31m"}', '{"host":"\x7f"}', '{"host":"a\0b"}', '{"host":"%s"}' % ("x" * 1000))
 
@@ -468,20 +491,20 @@ def legal_arguments(store: RecordingStore, server: RedisServer, script: str) -> 
     """Make the pool of *store* anew, with one lease, and return arguments that *script* takes."""
     config = store.config
     server.client().delete(*pool_keys(config.name))
-    store.create(wall_ms())
+    create(store, wall_ms())
     living = holder(store).claim()
     living.ask_renew()
     good = [*store.calls.get(script, ())]
-    common = store.calls["renew"][:6]
+    common = store.calls["renew"][:4]
     match script:
         case "claim":
-            good[6] = fresh_hex()
+            good[4] = fresh_hex()
         case "renew":
-            good[6] = ",".join(map(str, living.presented(fresh_hex())))
-        case "end":
-            good = [*common, config.signature.replace("41/", "40/"), str(wall_ms() + 60_000), "0"]
+            good[6:8] = [str(living.terms), fresh_hex()]
+        case "delete":
+            good = [*common, "0"]
         case "release":
-            good = [*common, ",".join(map(str, living.presented())), "00", "0", "0"]
+            good = [*common, living.token, str(living.terms), "", "00", "0,0,0,0,0"]
     return good
 
 
@@ -499,7 +522,7 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
     legal = LEGAL.get(f"{script}.{name}", LEGAL.get(name, ()))
     wrong = []
     good: list[str] = []
-    special = {"owner": OWNERS, "lease": (*LEASES, *["0,ab,ab,,0,0"] * (script == "renew"))}
+    special = {"owner": OWNERS, "lease": LEASES, "seen": SEEN, "signature": SIGNATURES, "options": ("oo" * 3, "x")}
     for text in (*HOSTILE, *special.get(name, ())):
         # what is refused leaves the pool as it was
         good = good or legal_arguments(store, server, script)
@@ -548,7 +571,7 @@ def test_an_incarnation_that_no_server_made_does_not_spoil_the_pool(server: Redi
 def test_a_server_that_forgot_its_scripts_is_given_them_again(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     living = holder(store)
-    for call in (living.claim, living.ask_renew, living.release, lambda: store.create(wall_ms())):
+    for call in (living.claim, living.ask_renew, living.release, lambda: create(store, wall_ms())):
         server.client().script_flush()
         call()
     assert living.seen.version > 1
@@ -577,14 +600,14 @@ def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> N
     for url, text in ((own_server.url, "requires a password"), (wrong, "refused the user name or the password")):
         store = RedisStore(url, LONG)
         with pytest.raises(StoreRefused, match=text) as caught:
-            store.create(wall_ms())
+            create(store, wall_ms())
         assert "wrong@" not in str(caught.value)
-    assert isinstance(RedisStore(f"unix://:right@{own_server.socket}", LONG).create(wall_ms()), Created)
+    assert isinstance(create(RedisStore(f"unix://:right@{own_server.socket}", LONG), wall_ms()), Created)
 
 
 @pytest.mark.parametrize("rights", [["-evalsha", "-eval"], ["-hset"], ["resetkeys", "~other:*"]])
 def test_a_user_without_the_rights_that_scripts_need_is_refused(own_server: RedisServer, rights: list[str]) -> None:
-    open_store(own_server, LONG).create(wall_ms())
+    create(open_store(own_server, LONG), wall_ms())
     own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", *rights)
     app = RedisStore(f"unix://app:secret@{own_server.socket}", LONG)
     with pytest.raises(StoreRefused, match=r"refused a command \(NOPERM\).*snowredis doctor") as caught:
@@ -597,19 +620,19 @@ def test_a_user_without_the_rights_that_scripts_need_is_refused(own_server: Redi
 def test_a_server_that_is_away_or_says_nothing_is_given_up_on(tmp_path: Path) -> None:
     store = RedisStore(f"unix://{tmp_path}/nobody.sock", LONG)
     with pytest.raises(StoreUnavailable, match=r"nobody\.sock cannot be used"):
-        store.create(wall_ms())
+        create(store, wall_ms())
     store = RedisStore(f"redis://127.0.0.1:{free_port()}/3", LONG)
     with pytest.raises(StoreUnavailable, match=r":\d+/3 cannot be used.*that the URL is correct"):
-        store.create(wall_ms())
+        create(store, wall_ms())
     with socket.create_server(("127.0.0.1", 0)) as silent:
         store = RedisStore(f"redis://127.0.0.1:{silent.getsockname()[1]}", LONG)
         with pytest.raises(StoreUnavailable, match="cannot be used"):
-            store.create(wall_ms())
+            create(store, wall_ms())
 
 
 def test_a_server_without_memory_refuses_and_nothing_is_half_written(own_server: RedisServer) -> None:
     store = open_store(own_server, LONG)
-    store.create(wall_ms())
+    create(store, wall_ms())
     living, dead = holder(store).claim(), holder(store).claim()
     own_server.client().config_set("maxmemory", 1)
     before = stored(own_server, LONG.name)
@@ -617,7 +640,7 @@ def test_a_server_without_memory_refuses_and_nothing_is_half_written(own_server:
         with pytest.raises(StoreUnavailable, match="maxmemory"):
             call()
     with pytest.raises(StoreUnavailable, match="maxmemory"):
-        open_store(own_server, SHORT).create(wall_ms())
+        create(open_store(own_server, SHORT), wall_ms())
     assert stored(own_server, LONG.name) == before
     assert stored(own_server, SHORT.name) == [None] * 3
     own_server.client().config_set("maxmemory", 0)
@@ -662,7 +685,7 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     assert [fields["worker"] for fields in claimed] == ["0", "1", "0", "0"]
     assert claimed[0]["until"] == str(first.until_ms)
     assert [fields["from"] for fields in claimed] == [str(each.lanes_ms[0]) for each in (first, second, third, heir)]
-    assert (adopted["worker"], adopted["until"]) == ("1", str(alarmed.until_ms))
+    assert (adopted["worker"], adopted["until"]) == ("1", str(alarmed.terms.until_ms))
     assert named(happened, "expired")[0]["until"] == str(third.until_ms)
     assert named(happened, "expired")[0]["claimed"] <= named(happened, "expired")[0]["at"]
     (returned,) = named(happened, "returned")
@@ -682,16 +705,20 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
 def renew(living: Holder, *, stats: WorkerStats) -> Renewed:
     """Call Holder.ask_renew() with other *stats*."""
     pending = fresh_hex()
-    answer = living.store.renew(
-        RenewRequest(living.presented(pending), wall_ms(), living.lanes_ms, stats, '{"host":"h"}'), living.seen
-    )
+    request = RenewRequest(living.seen, wall_ms(), living.token, living.owner, living.terms, pending, stats)
+    answer = living.store.ask(request)
     assert isinstance(answer, Renewed)
-    living.renewal_id, living.until_ms, living.seen = pending, answer.until_ms, answer.seen
+    living.terms, living.seen = answer.terms, answer.seen
     return answer
 
 
 def test_the_event_stream_is_trimmed_around_its_length(server: RedisServer) -> None:
-    store = new_pool(server, LONG, max_events=200)
+    store = new_pool(server, LONG)
+    # 20,000 events would take long
+    store._scripts = {
+        name: Script(name, [script.source.replace("MAX_EVENTS = 20000", "MAX_EVENTS = 200")])
+        for name, script in store._scripts.items()
+    }
     for _ in range(400):
         holder(store).claim().release()
     # whole nodes of 100 entries are dropped at a time
@@ -820,7 +847,7 @@ def test_what_is_no_pool_is_said_to_be_none(server: RedisServer) -> None:
         with pytest.raises(PoolNotFound, match="no pool 'absent'"):
             read()
     pool = pool_keys("odd")[0]
-    server.client().hset(pool, mapping={"signature": "layout=none", "records": 0})
+    server.client().hset(pool, mapping={"signature": "format=1 layout=none", "records": 0})
     with pytest.raises(StoreUnavailable, match="signature of pool 'odd' is not valid"):
         WorkerPool(server.url, "odd").info()
     server.client().delete(pool)
@@ -833,7 +860,7 @@ def test_what_is_no_pool_is_said_to_be_none(server: RedisServer) -> None:
 
 def test_adopted_leases_count_for_the_peak(server: RedisServer) -> None:
     store = open_store(server, replace(LONG, name="peak"))
-    store.create(wall_ms())
+    create(store, wall_ms())
     living = [holder(store).claim() for _ in range(3)]
     server.client().delete(*pool_keys("peak"))
     assert all(isinstance(each.ask_renew(), Renewed) for each in living)
