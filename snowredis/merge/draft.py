@@ -137,7 +137,7 @@ class Judge:
         )
         if are_digits and max(map(len, sets)) >= 5:
             score, whose = self.evidence.lead(sets, column.name, where)
-            is_asked = whose and (score == 2 or is_named_like_an_id(column.name))
+            is_asked = whose and (score >= 2 or is_named_like_an_id(column.name))
             return Guess("ask", f"digits: ids of {_name(whose)}?") if whose and is_asked else Guess("keep")
         if found := self.evidence.parts(*where):
             place, whose, example = found
@@ -163,22 +163,26 @@ class Judge:
         if whose and name and whose[0] in self.tables.fixed:
             return self._of_fixed(where, sets, whose)
         if whose and self._is_of_a_layout(whose):
-            return Guess("flake", f"ids of a layout, of {_name(whose)}", is_strong=score == 2)
+            return Guess("flake", f"ids of a layout, of {_name(whose)}", is_strong=score >= 2)
         if whose and name and whose[0] in self.tables.matched and whose[1] != ROWID:
-            is_of = score == 2 or name == 2
+            is_of = score >= 2 or name == 2
             return (
                 Guess("of", f"its values and its name: {whose[0]}", whose[0])
                 if is_of
                 else Guess("ask", f"of {whose[0]}?")
             )
-        if whose and name and (score == 2 or name == 2):
-            return Guess("id", f"ids of {_name(whose)}", is_strong=score == 2)
+        if whose and name and (score >= 2 or name == 2):
+            return Guess("id", f"ids of {_name(whose)}", is_strong=score >= 2)
         if whose and name and size >= 3:
             return Guess("ask", f"named like an id; its values are in {_name(whose)}, but do not fill it")
         if (
-            score == 2
+            score >= 2
             and whose
-            and (whose[0] in self.tables.matched or (size >= 20 and not is_named_like_an_amount(column.name)))
+            and (
+                score == 3
+                or whose[0] in self.tables.matched
+                or (size >= 20 and not is_named_like_an_amount(column.name))
+            )
         ):
             return Guess("ask", f"its values fill {_name(whose)}, and its name does not say it")
         if (numbered := evidence.ids.get(where)) and whose is None and name and any(each.count for each in numbered):
@@ -202,12 +206,12 @@ class Judge:
         if whose and whose[0] in self.tables.fixed and name and not is_own:
             return Guess("keep", f"ids of {_name(whose)}, which stay")
         if (
-            (score and (name or score == 2))
+            (score and (name or score >= 2))
             or (name == 2 and score)
             or (is_own and (name or _PLAIN_ID.fullmatch(column.name)))
         ):
             of = f"ids of {_name(whose)}" if whose and score else "key"
-            return Guess("id", of, is_strong=score == 2)
+            return Guess("id", of, is_strong=score >= 2)
         return Guess("ask", "a key by itself: an id of this table, or of something outside?")
 
     def _partly(self, table: Table, column: TableColumn, sets: Two, name: int) -> Guess:
@@ -269,6 +273,9 @@ class Draft:
         judge, found = Judge(self.evidence, self.tables), {}
         for name, table in self.catalog.tables.items():
             found[name] = self._draft_table(judge, table)
+        for name in evidence_only(self.evidence):
+            self.notes[name].append('only in the second database: create it in the first one, or "skip"')
+            found[name] = TableMap(UNDECIDED)
         head = {"reviewed": False, "schema": self.catalog.checksum()}
         return Map(head, found)
 
@@ -407,6 +414,12 @@ class Draft:
                 self.notes[table.name].append(
                     f'{text}: "first" (these stay away), "skip", match, or is a column an id?'
                 )
+
+
+def evidence_only(evidence: Evidence) -> list[str]:
+    """Return the tables that only the second database has."""
+    first, second = evidence.catalogs
+    return [name for name in second.tables if name not in first.tables]
 
 
 def families(columns: Iterable[str]) -> list[str]:

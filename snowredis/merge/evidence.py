@@ -175,7 +175,8 @@ class Evidence:
             but: a column, and the rowid of its table, that are left out; so are *tables*.
 
         Returns:
-            2: they fill the range of its ids in both databases; 1: they are among them; 0: there is no such column.
+            3: they end where its ids end in both databases; 2: they fill most of the range of its ids; 1: they are
+            among them; 0: there is no such column.
         """
         found: list[tuple[tuple[bool, bool, int, float], int, tuple[str, str]]] = []
         count = max(map(len, sets))
@@ -195,6 +196,9 @@ class Evidence:
                 continue
             is_large = min(its.low for its in ids if its.count) > _LARGE
             score = 2 if all(sets) and ((reach > 0.5 and count >= 8) or is_large) else 1
+            pairs = list(zip(sets, ids, strict=True))
+            if score == 2 and all(max(mine) == its.high and len(mine) * 2 >= its.count >= 8 for mine, its in pairs):
+                score = 3
             rank = (where[1] != ROWID, _is_near(prefer, where))
             found.append(((*rank, score, reach), score, where))
         best = max(found, default=None)
@@ -230,7 +234,7 @@ class Evidence:
             is_balanced = all(len(one) * 8 > len(other) for one, other in (sets, sets[::-1]))
             if max(map(len, sets)) >= 5 and is_balanced:
                 score, where = self.lead(sets, but=(table, column))
-                if score == 2 and where:
+                if score >= 2 and where:
                     return place, where, example[place]
         return None
 

@@ -150,11 +150,11 @@ def refusal(problems: Sequence[str]) -> MergeError:
 # --- what the map alone can be wrong in ------------------------------------------------------------------
 
 
-def problems_of(the_map: Map, catalog: Catalog) -> Iterator[str]:
+def problems_of(the_map: Map, catalog: Catalog, second: Catalog) -> Iterator[str]:
     """Yield everything that is wrong in a map of these tables, each with what to write."""
     if the_map.head.get("reviewed") is not True:
         yield "the map is not reviewed: read every line, then write reviewed = true"
-    yield from _changed_tables(the_map, catalog)
+    yield from _changed_tables(the_map, catalog, second)
     for name, said in the_map.tables.items():
         if said.rows not in ROWS:
             yield f'[{name}] rows = "{said.rows}": write "copy", "first" or "skip"'
@@ -162,12 +162,13 @@ def problems_of(the_map: Map, catalog: Catalog) -> Iterator[str]:
             yield from (f"[{name}] {text}" for text in _problems_of_table(the_map, name, catalog))
 
 
-def _changed_tables(the_map: Map, catalog: Catalog) -> Iterator[str]:
-    found = len(the_map.tables)
+def _changed_tables(the_map: Map, catalog: Catalog, second: Catalog) -> Iterator[str]:
+    for name in second.tables.keys() - catalog.tables.keys():
+        if name not in the_map.tables or the_map.tables[name].rows != "skip":
+            yield f'[{name}] is only in the second database: create it in the first one, or write rows = "skip"'
     for name in catalog.tables.keys() - the_map.tables.keys():
         yield f'[{name}] is not in the map: write it with its columns, and rows = "copy", "first" or "skip"'
-    for name in the_map.tables.keys() - catalog.tables.keys():
-        found -= 1
+    for name in the_map.tables.keys() - catalog.tables.keys() - second.tables.keys():
         yield f"[{name}] is in the map, and there is no such table: take it out"
     if (given := the_map.head.get("schema")) != (now := catalog.checksum()):
         yield (
@@ -208,7 +209,7 @@ def _problems_of_table(the_map: Map, name: str, catalog: Catalog) -> Iterator[st
             yield f"{where}: {target} is no table with match = […]; ids of other tables are in id, or + :offset"
     if said.match and the_map.id_of(name, catalog) is None:
         yield "match: which column is the id of such a row? Leave one column in id that is a key by itself"
-    if said.rows == "first" and not (said.lists.get("key") or table.uniques):
+    if said.rows == "first" and not (said.lists.get("key") or table.uniques or said.lists.get("top")):
         yield 'rows = "first": the table has no key. Write key = […], the columns that name a row'
     for key in table.foreign_keys:
         yield from _apart(the_map, name, key, catalog)

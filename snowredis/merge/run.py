@@ -111,7 +111,7 @@ def merge(
             progress.start("reading tables and foreign keys")
             catalogs = Catalog(writes, is_first=True), Catalog(reads, is_first=False)
             check_no_old_map(catalogs[1])
-            if problems := list(problems_of(the_map, catalogs[0])):
+            if problems := list(problems_of(the_map, *catalogs)):
                 raise refusal(problems)
             translation = Translation(the_map, *catalogs, Transport(writes, reads, catalogs, progress))
             run = _Run(translation, progress, pause)
@@ -412,13 +412,16 @@ class _Run:
 
 def _rows_seen(translation: Translation) -> dict[str, str]:
     """Return a hash of the first rows of each table of the second database, by which it is known again."""
-    found = {}
-    for name in translation.map.of("copy"):
+    found: dict[str, str] = {}
+    # a table without such ids counts only if there is no other: its rows are sorted by all columns
+    names = translation.map.of("copy")
+    for name, is_last in [(name, False) for name in names] + [(name, True) for name in names]:
         table, rules = translation.second.tables.get(name), translation.map.tables[name].rules
         key = next((c for c in table.primary if rules.get(c) in ("id", "flake")), None) if table else None
-        if table is not None and key is not None:
-            columns = translation.sql.names([column.name for column in table.written])
-            order = translation.sql.quote(key)
+        if table is not None and (key is not None or (is_last and not found)):
+            every = [translation.sql.quote(column.name) for column in table.written]
+            columns = ", ".join(every)
+            order = translation.sql.quote(key) if key else ", ".join(map(translation.sql.text, every))
             rows = translation.transport.second.rows(
                 f"SELECT {columns} FROM {table.sql} ORDER BY {order} LIMIT {_SEEN}"
             )

@@ -113,6 +113,8 @@ class Translation:
             found.append(f"{self._raw(name, f'y.{self.sql.quote(key)}')} IS NULL")
         if said.rows == "first" and self.pairs.get(f"{name} rows"):
             found.append(f"{self._raw(f'{name} rows', self._key_text(name, self.first_key(name)))} IS NULL")
+        if said.rows == "first" and not self.first_key(name):
+            found.append("1 = 0")
         where = f" WHERE {' AND '.join(found)}" if found else ""
         return f"FROM {prefix}{self.second.tables[name].sql} y{where}"
 
@@ -134,7 +136,7 @@ class Translation:
     def first_key(self, name: str) -> list[str]:
         """Return the columns by which a row is one that the first database has."""
         table = self.first.tables[name]
-        return self.map.tables[name].lists.get("key") or table.primary or table.uniques[0]
+        return self.map.tables[name].lists.get("key") or table.primary or next(iter(table.uniques), [])
 
     def _key_text(self, name: str, columns: Sequence[str]) -> str:
         """Return the key of a row of the second database as one text."""
@@ -152,7 +154,7 @@ class Translation:
         self._find_layout_ids()
         yield from self._find_matched()
         for name in self.map.of("first"):
-            self._find_first(name)
+            yield from self._find_first(name)
         for name in self.map.of("copy", "first"):
             for column in self.map.tables[name].texts.get("taken", {}):
                 key = f"y.{self.sql.quote(column)}"
@@ -213,8 +215,18 @@ class Translation:
         said = self.map.tables[name]
         return {target for column, target in said.texts.get("of", {}).items() if column in said.match} - {name}
 
-    def _find_first(self, name: str) -> None:
+    def _find_first(self, name: str) -> Iterator[str]:
         key = self.first_key(name)
+        if not key:
+            # a counter, in the only row of its table
+            counts = [
+                int(session.one(f"SELECT COUNT(*) FROM {side.tables[name].sql}")[0])
+                for session, side in zip(self._sides, (self.first, self.second), strict=True)
+            ]
+            if counts != [1, 1]:
+                yield f"[{name}] top: a table of one row has {counts[0]:,} and {counts[1]:,} rows. Write key = […]"
+            self.away[name] = (counts[1], 0)
+            return
         found = self.shared_keys(name, key, self._key_text(name, key))
         self._store(f"{name} rows", {old: "1" for old, *_ in found})
         self.away[name] = (len({old for old, *_ in found}), sum(differs for _, differs, _ in found))

@@ -129,6 +129,15 @@ def test_the_rowid_of_sqlite_moves_where_a_column_leads_to_it(two: Two, merging:
     assert rows_of(urls[0], wrong) == [(0,)]
 
 
+def test_a_number_that_is_named_like_an_amount_is_asked_about_if_it_ends_where_ids_end(
+    draft: Callable[..., str],
+) -> None:
+    text = draft(
+        "at INTEGER, type INTEGER, s TEXT", lambda s: (f"{1_700_000_000 + i}, {i % 60 + 1}, '{s}'" for i in range(200))
+    )
+    assert asked(text) == ["type"]
+
+
 def test_rows_that_only_look_alike_are_never_left_away_by_a_guess(draft: Callable[..., str]) -> None:
     # dense ids and few different values: most rows of both are the same by chance
     text = draft(
@@ -149,6 +158,20 @@ def test_the_same_things_under_other_ids_are_asked_about(draft: Callable[..., st
     )
     assert 'rows = "?"' in text
     assert 'match = ["street"]' in text
+
+
+def test_a_sequence_inside_of_a_key_is_an_id(two: Two, offline: Cli) -> None:
+    tables = (
+        "CREATE TABLE mail (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, title VARCHAR(45) NOT NULL);"
+        "CREATE TABLE attachments (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, n SMALLINT UNSIGNED NOT NULL DEFAULT 0, nameid INT, PRIMARY KEY (id, n))"
+    )
+    rows = {
+        s: f"INSERT INTO mail SELECT seq, '{s}' FROM seq_1_to_200; INSERT INTO attachments SELECT seq, 0, 500000 + seq FROM seq_1_to_150"
+        for s in "AB"
+    }
+    text = offline("merge", "draft", *two("mariadb", tables, rows["A"], rows["B"])).out
+    assert 'id   = ["id"]\nkeep = ["n", "nameid"]' in text
+    assert "counted, inside of a key" in text
 
 
 def test_ids_of_a_layout_get_a_word_of_their_own(two: Two, offline: Cli) -> None:

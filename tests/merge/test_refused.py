@@ -153,3 +153,36 @@ def test_a_file_that_is_no_map_is_refused(tmp_path: Path, offline: Cli) -> None:
             path.write_text(text)
         done = offline("merge", "run", str(path), "sqlite:///a", "sqlite:///b")
         assert (done.code, "is not a map" in done.err) == (ExitCode.MERGE_REFUSED, True)
+
+
+def test_a_table_that_only_the_second_database_has_is_never_passed_over(two: Two, merging: Cli) -> None:
+    urls = two("sqlite", "CREATE TABLE t (id INTEGER PRIMARY KEY)", "", "CREATE TABLE extra (id INTEGER PRIMARY KEY)")
+    refused = merging(urls)
+    assert refused.code == ExitCode.MERGE_REFUSED
+    assert "[extra] is only in the second database" in refused.out
+    assert merging(urls, ('rows = "?"', 'rows = "skip"')).code == 0
+
+
+def test_a_second_run_is_refused_for_tables_without_ids_too(two: Two, merging: Cli) -> None:
+    urls = two("sqlite", "CREATE TABLE log (what TEXT, at TEXT)", "", "INSERT INTO log VALUES ('a', 'b')")
+    assert merging(urls).code == 0
+    assert "this second database was merged at" in merging(urls, options=()).err
+    assert rows_of(urls[0], "SELECT count(*) FROM log") == [(1,)]
+
+
+def test_a_counter_in_a_table_of_one_row_needs_no_key(two: Two, merging: Cli) -> None:
+    tables = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE hibernate_sequence (next_val BIGINT)"
+    rows = {
+        side: ";".join(f"INSERT INTO t VALUES ({i}, '{side}{i}')" for i in range(1, 31))
+        + ";INSERT INTO hibernate_sequence VALUES (31)"
+        for side in "AB"
+    }
+    urls = two("sqlite", tables, rows["A"], rows["B"])
+    done = merging(
+        urls,
+        ("[hibernate_sequence]", "[hibernate_sequence]"),
+        ('ask  = ["next_val"]', 'top  = ["next_val"]'),
+        ('rows = "copy"\ntop ', 'rows = "first"\ntop '),
+    )
+    assert done.code == 0, done.out + done.err
+    assert rows_of(urls[0], "SELECT next_val FROM hibernate_sequence") == [(131,)]
