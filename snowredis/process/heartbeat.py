@@ -1,4 +1,4 @@
-"""The heartbeat of a generator: a thread that calls it again and again. What a beat does: snowflake/lifecycle.py."""
+"""The heartbeat of a generator: a thread that calls it again and again. What a beat does: LeaseLifecycle.beat()."""
 
 from __future__ import annotations
 

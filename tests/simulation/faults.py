@@ -5,6 +5,7 @@ A fault that lasts ends by itself or when the simulation heals, whichever comes 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -223,6 +224,52 @@ def signal(sim: Simulation) -> None:
     interrupted.armed = (sim.random.randint(1, 12), handle)
 
 
+def sigterm(sim: Simulation) -> None:
+    """Close a generator in a signal handler, in the middle of a call or of close(), and perhaps once more."""
+    process, random = sim.someone(), sim.random
+    if process is None:
+        return
+    ended, times = process, random.randint(1, 2)
+
+    def handle() -> None:
+        nonlocal times
+        if sim.world.current is None or ended.lease_manager.conversation.busy is not None:
+            # as CloseAtSignal does: later, when the thread talks to the store no more
+            ended.armed = (1, handle)
+            return
+        sim.fired["sigterm"] += 1
+        sim.say("SIGTERM for %s", ended.name)
+        times -= 1
+        ended.armed = (random.randint(1, 12), handle) if times else None
+        ended.generator.close()
+
+    ended.armed = (random.randint(1, 12), handle)
+    sim.before_heal(random.choice((0, 0, sim.ttl_us)), ended.stop)
+    sim.start_again(ended)
+
+
+class _Raising(logging.Filter):
+    """The filter of an application that adds the id of a request, and raises outside of one."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        raise RuntimeError("working outside of request context")
+
+
+def logger(sim: Simulation) -> None:
+    """Let every line of the log raise for a while, in all processes."""
+    log, raising = logging.getLogger("snowredis"), _Raising()
+    sim.fired["logger"] += 1
+    log.addFilter(raising)
+    log.disabled, logging.raiseExceptions = False, False
+
+    def stop() -> None:
+        log.removeFilter(raising)
+        if not any(isinstance(each, _Raising) for each in log.filters):
+            log.disabled, logging.raiseExceptions = True, True
+
+    sim.before_heal(_window_us(sim), stop)
+
+
 FAULTS: dict[str, Fault] = {
     "loss": _noise("loss", 0.6),
     "delay": _noise("delay", 0.4),
@@ -260,6 +307,8 @@ FAULTS: dict[str, Fault] = {
     "unanswered": clones.unanswered,
     "suspended": clones.suspended,
     "signal": signal,
+    "sigterm": sigterm,
+    "logger": logger,
     "mixed": pool_faults.mixed,
     "deleted": pool_faults.deleted,
     "volatile": pool_faults.volatile,
