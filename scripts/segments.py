@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Look for repeated segment numbers: in simulated schedules of faults, or with real processes and servers.
+"""Look for repeated numbers of tags: in simulated schedules of faults, or with real processes and servers.
 
     scripts/segments.py soak --schedules 10000
     scripts/segments.py soak --first 4711 --schedules 1 --trace     # one seed, with all that happened
     scripts/segments.py chaos --faults 60 --seed 7                  # real ones
 
-soak: 8 processes on one to three servers that are wiped, restarted from old snapshots, failed over, doubled and rolled
-back. One seed decides everything.
+soak: 8 processes on one to three servers that are wiped, restarted from old snapshots, failed over and rolled back. One
+seed decides everything, on every build of Python.
 
-chaos: kills processes with -9 and stops them, wipes Redis, stops it, kills it with -9, restarts it from an old
-snapshot, and fails over to a replica that lags. A person opens the tag after each loss. A number is recorded before it
-is used. Needs redis-server.
+chaos: processes with threads, signal handlers and forked children make numbers of two servers, and dated ones of a
+third. They are killed and stopped; the servers are wiped, stopped, and rolled back by a kill to an old snapshot. A
+person opens the tags after each loss. A number is recorded before it is used. At the end, processes that are killed,
+and transactions that are rolled back, take numbers without gaps. Needs redis-server.
 
-Exits with 1 if a number was repeated, or a process gets none after the last fault.
+Exits with 1 if a number was repeated, or is missing where there are no gaps.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ import contextlib
 import logging
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import redis
+import sqlalchemy as sa
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -42,124 +43,108 @@ from tests.numbers.simulation import SegmentSimulation, Violation
 from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).resolve().parents[1]
-PROCESSES = 8
-TAG = "word"
+PROCESSES = 5
+TAG, DATED = "word", "bills"
+HOURS: Any = {"period": "hour", "format": "{date:%Y%m%d%H}-{number:012}"}
 # more than all processes can have at hand, and than killed ones lost
 MARGIN = 50_000_000
 
 
 class Chaos:
-    """8 recorders, one address, and whatever server is behind it."""
+    """Processes that make numbers of two servers, and dated ones of a third, while all of that is killed and wiped."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.directory, self.random = directory, random.Random(seed)
-        # clients know this path only; it leads to the current server's socket
-        self.address = directory / "address.sock"
-        self.url = f"unix://{self.address}"
-        self.servers = 0
-        self.server = self.start_server()
-        self.replica: RedisServer | None = None
-        self.recorders: list[subprocess.Popen[bytes]] = []
-        self.path_of: dict[int, Path] = {}
-        self.files = 0
+        self.servers = [self._start_server(name) for name in ("a", "b", "dated")]
+        self.urls = " ".join(server.url for server in self.servers[:2])
+        for start, server in enumerate(self.servers[:2], 1):
+            create_tag(server.url, TAG, start=start, stride=2)
+        create_tag(self.servers[2].url, DATED, **HOURS)
         self.fired: Counter[str] = Counter()
-        create_tag(self.url, TAG)
+        self.processes: list[subprocess.Popen[bytes]] = []
         for _ in range(PROCESSES):
-            self.start_recorder()
+            self._start_process()
 
-    def start_server(self) -> RedisServer:
-        self.servers += 1
-        directory = self.directory / f"server{self.servers}"
+    def _start_server(self, name: str) -> RedisServer:
+        directory = self.directory / name
         directory.mkdir()
-        server = RedisServer(directory, "--repl-diskless-sync-delay", "0")
+        server = RedisServer(directory)
         server.start()
-        if self.servers == 1:
-            self.point_to(server)
         return server
 
-    def point_to(self, server: RedisServer) -> None:
-        link = self.address.with_suffix(".new")
-        link.symlink_to(server.socket)
-        link.rename(self.address)
-        self.server = server
+    def _start_process(self) -> None:
+        kind = "dated" if len(self.processes) % PROCESSES == 0 else "segment"
+        if any(process.args[3] == "dated" for process in self.processes):  # type: ignore[index]
+            kind = "segment"
+        url = self.servers[2].url if kind == "dated" else self.urls
+        command = [sys.executable, "-m", "tests.numbers.programs.recorder", kind, url, str(self.directory)]
+        self.processes.append(subprocess.Popen(command, cwd=ROOT))
 
-    def start_recorder(self) -> None:
-        self.files += 1
-        command = [sys.executable, "-m", "tests.numbers.programs.recorder", self.url]
-        path = self.directory / f"{self.files}.numbers"
-        process = subprocess.Popen([*command, str(path)], cwd=ROOT)
-        self.recorders.append(process)
-        self.path_of[process.pid] = path
+    def runs(self, kind: str) -> list[list[str]]:
+        """Return all runs of numbers that were recorded: first, count, and stride or period."""
+        files = self.directory.glob(f"{kind}-*.runs")
+        # the last line of a process that was killed may be cut off: its numbers were not used
+        return [line.split() for path in files for line in path.read_text().split("\n")[:-1]]
 
-    def numbers(self) -> np.ndarray:
-        """Return all numbers that were recorded."""
-        parts = [np.zeros(0, dtype=np.int64)]
-        parts += [np.fromfile(path, dtype=np.int64) for path in sorted(self.directory.glob("*.numbers"))]
-        return np.concatenate(parts)
+    def _any_server(self) -> RedisServer:
+        # dated numbers stop for longer
+        return self.random.choice([*self.servers[:2] * 4, self.servers[2]])
 
     # --- faults ------------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        victim = self.recorders.pop(self.random.randrange(len(self.recorders)))
+        victim = self.processes.pop(self.random.randrange(len(self.processes)))
         victim.kill()
         victim.wait()
-        self.start_recorder()
+        self._start_process()
 
     def freeze(self) -> None:
-        victim = self.random.choice(self.recorders)
+        victim = self.random.choice(self.processes)
         victim.send_signal(signal.SIGSTOP)
         time.sleep(self.random.uniform(0.1, 2))
         victim.send_signal(signal.SIGCONT)
 
     def wipe(self) -> None:
-        self.server.client().flushall()
+        self._any_server().client().flushall()
 
     def hang(self) -> None:
-        self.server.kill(signal.SIGSTOP)
+        server = self._any_server()
+        server.kill(signal.SIGSTOP)
         time.sleep(self.random.uniform(0.1, 2))
-        self.server.kill(signal.SIGCONT)
+        server.kill(signal.SIGCONT)
 
-    def lose_last_writes(self) -> None:
-        """Kill Redis with -9 some time after a snapshot."""
-        self.server.save()
+    def roll_back(self) -> None:
+        """Kill Redis with -9 some time after a snapshot, from which it starts again."""
+        server = self._any_server()
+        server.save()
         time.sleep(self.random.uniform(0, 1))
-        self.server.restart()
+        server.restart()
 
-    def away(self) -> None:
-        """Stop Redis for a while, and start it with all its data."""
-        self.server.save()
-        self.server.kill(signal.SIGTERM)
-        time.sleep(self.random.uniform(0, 1))
-        self.server.start()
-
-    def fail_over(self) -> None:
-        """Promote a replica that lags."""
-        old, new = self.server, self.start_server()
-        # replication needs a port: the replica reads the master's snapshot instead, and gets no more
-        old.client().save()
-        time.sleep(self.random.uniform(0, 1))
-        new.kill()
-        shutil.copy(old.directory / "dump.rdb", new.directory / "dump.rdb")
-        new.start()
-        self.point_to(new)
-        old.kill()
-
-    def open_tag(self) -> None:
+    def open_tags(self) -> None:
         """Say from where on no number was handed out, as a person who knows the numbers in use."""
-        with contextlib.suppress(SnowredisError, OSError):
-            info = show_tag(self.url, TAG)
-            if info is None or info.reason is not None:
-                first = int(self.numbers().max(initial=0)) + MARGIN
-                if info is None or info.settings["stride"] == "0":
-                    create_tag(self.url, TAG, start=first)
+        for index, server in enumerate(self.servers):
+            with contextlib.suppress(SnowredisError, OSError):
+                tag = DATED if index == 2 else TAG
+                info = show_tag(server.url, tag)
+                if info is not None and info.reason is None:
+                    continue
+                used = self.runs("dated" if index == 2 else "segment")
+                first = max((int(run[0]) + int(run[1]) * 2 for run in used), default=0) + MARGIN
+                if index == 2 and info is not None:
+                    open_tag(server.url, tag, min(first, info.maximum), info.period)
+                elif index == 2:
+                    create_tag(server.url, tag, **HOURS)
+                elif info is None or info.settings["stride"] == "0":
+                    create_tag(server.url, tag, start=first + (first + index + 1) % 2, stride=2)
                 else:
-                    open_tag(self.url, TAG, first)
+                    open_tag(server.url, tag, first)
                 self.fired["opened"] += 1
 
     def run(self, faults: int, seconds: float) -> int:
         """Inject *faults*, for *seconds* at most. Returns the exit code."""
-        losses = [self.wipe, self.hang, self.lose_last_writes, self.away, self.fail_over]
-        kinds = [self.kill, self.kill, self.freeze, *losses]
+        kinds = [self.kill, self.kill, self.freeze, self.wipe, self.hang, self.roll_back]
+        while len({path.name.split("-")[1] for path in self.directory.glob("*.runs")}) < PROCESSES:
+            time.sleep(0.5)
         started_s = time.monotonic()
         for _ in range(faults):
             if time.monotonic() - started_s > seconds:
@@ -167,41 +152,65 @@ class Chaos:
             fault = self.random.choice(kinds)
             fault()
             self.fired[fault.__name__] += 1
-            end_s = time.monotonic() + self.random.uniform(0.2, 2.5)
+            end_s = time.monotonic() + self.random.uniform(1, 8)
             while time.monotonic() < end_s:
-                self.open_tag()
-                time.sleep(0.2)
-        return self.check(started_s)
-
-    def check(self, started_s: float) -> int:
-        """Wait for new numbers by all processes, and compare all numbers."""
-        paths = [self.path_of[recorder.pid] for recorder in self.recorders]
-        marks = {path: path.stat().st_size if path.exists() else 0 for path in paths}
-        silent = set(paths)
-        deadline_s = time.monotonic() + 150
-        while silent and time.monotonic() < deadline_s:
-            self.open_tag()
-            time.sleep(0.5)
-            silent = {path for path in silent if not path.exists() or path.stat().st_size < marks[path] + 8 * 200}
-        living = [recorder.poll() is None for recorder in self.recorders]
+                self.open_tags()
+                time.sleep(0.3)
         self.stop()
-        used = self.numbers()
-        repeated = len(used) - len(np.unique(used))
         what = ", ".join(f"{name} {count}" for name, count in sorted(self.fired.items()))
-        print(f"{len(used):,} numbers of {self.files} processes in {time.monotonic() - started_s:.0f} s: {what}")
-        print(f"the highest number is {used.max(initial=0):,}")
-        for path in silent:
-            print(f"{path.name}: {path.with_suffix('.error').read_text()}")
-        print(f"{repeated} repeated; {len(silent)} of the processes made none at the end; all run: {all(living)}")
-        return 1 if repeated or silent or not all(living) else 0
+        print(f"{time.monotonic() - started_s:.0f} s, {len(list(self.directory.glob('*.runs'))):,} recorders: {what}")
+        repeated = self._check("segment", self.runs("segment")) + self._check("dated", self.runs("dated"))
+        return 1 if repeated else 0
+
+    def _check(self, kind: str, runs: list[list[str]]) -> int:
+        """Print how many numbers of *kind* were made, and how many of them twice; return that."""
+        stride = 2 if kind == "segment" else 1
+        # numbers of one server, or of one period
+        groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for first, count, label in runs:
+            group = str(int(first) % 2) if kind == "segment" else label
+            groups[group].append((int(first), int(first) + (int(count) - 1) * stride))
+        repeated = 0
+        for spans in groups.values():
+            last = -1
+            for low, high in sorted(spans):
+                repeated += max(0, (min(last, high) - low) // stride + 1)
+                last = max(last, high)
+        made = sum(int(run[1]) for run in runs)
+        print(f"{kind}: {made:,} numbers in {len(runs):,} runs, {repeated} repeated")
+        return repeated
 
     def stop(self) -> None:
-        """End the recorders and the server."""
-        for recorder in self.recorders:
-            recorder.kill()
-            recorder.wait()
-        with contextlib.suppress(redis.RedisError, OSError):
-            self.server.kill()
+        """End the processes and the servers."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        for server in self.servers:
+            with contextlib.suppress(redis.RedisError, OSError):
+                server.kill()
+
+
+def gaps(directory: Path, seed: int, transactions: int) -> int:
+    """Take numbers without gaps in processes that are killed, and in transactions that are rolled back."""
+    chosen, url = random.Random(seed), f"sqlite:///{directory}/gaps.db"
+    program = [sys.executable, "-m", "tests.numbers.programs.invoices", url]
+    subprocess.run([*program, "0", "0"], cwd=ROOT, check=True)
+    engine = sa.create_engine(url, connect_args={"timeout": 60})
+    table = sa.table("invoice", sa.column("number"))
+    count = 0
+    while count < transactions:
+        users = [subprocess.Popen([*program, str(transactions), str(chosen.random())], cwd=ROOT) for _ in range(2)]
+        time.sleep(chosen.uniform(2, 4))
+        for user in users:
+            user.kill()
+            user.wait()
+        with engine.connect() as connection:
+            count = connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
+    with engine.connect() as connection:
+        numbers = sorted(int(number) for number in connection.scalars(sa.select(table.c.number)))
+    missing, twice = len(set(range(1, numbers[-1] + 1)) - set(numbers)), len(numbers) - len(set(numbers))
+    print(f"without gaps: {len(numbers):,} numbers, {missing} missing, {twice} repeated")
+    return 1 if missing or twice else 0
 
 
 def soak(first: int, schedules: int, seconds: float, *, traced: bool) -> int:
@@ -232,15 +241,16 @@ def soak(first: int, schedules: int, seconds: float, *, traced: bool) -> int:
     return 1 if failed else 0
 
 
-def chaos(seed: int, faults: int, seconds: float) -> int:
+def chaos(seed: int, faults: int, seconds: float, transactions: int) -> int:
     """Run one fleet under faults; print what happened. Returns the exit code."""
     os.environ.pop("SNOWREDIS_URL", None)
     with tempfile.TemporaryDirectory(prefix="sg") as directory:
         fleet = Chaos(Path(directory), seed)
         try:
-            return fleet.run(faults, seconds)
+            code = fleet.run(faults, seconds)
         finally:
             fleet.stop()
+        return code + gaps(Path(directory), seed, transactions)
 
 
 def main() -> int:
@@ -256,9 +266,11 @@ def main() -> int:
     real.add_argument("--faults", type=int, default=60, help="how many (default: 60)")
     real.add_argument("--seed", type=int, default=1, help="of the faults' order and times (default: 1)")
     real.add_argument("--seconds", type=float, default=300, help="no more faults after this time (default: 300)")
+    text = "invoices without gaps, at the end (default: 2000)"
+    real.add_argument("--transactions", type=int, default=2000, help=text)
     options = parser.parse_args()
     if options.program == "chaos":
-        return chaos(options.seed, options.faults, options.seconds)
+        return chaos(options.seed, options.faults, options.seconds, options.transactions)
     logging.disable(logging.CRITICAL)
     return soak(options.first, options.schedules, options.seconds, traced=options.trace)
 

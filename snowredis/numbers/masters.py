@@ -131,8 +131,8 @@ class Masters:
     def __init__(self, stores: Sequence[Any], steps: Steps, counts: SegmentCounts, clock: Clock) -> None:
         self.all = [Master(store) for store in stores]
         self._steps, self._counts, self._clock = steps, counts, clock
-        # the index of the one whose turn it is
-        self._turn = 0
+        # the index of the one that is asked next
+        self._next = 0
 
     def fetch(self, wanted: int) -> range:
         """Fetch a segment for callers that need *wanted* numbers at once; it may have fewer.
@@ -145,8 +145,8 @@ class Masters:
         now_s, count = self._clock.monotonic(), len(self.all)
         size = max(self._steps.next_size(now_s), min(wanted, self._steps.max_step))
         errors: list[SnowredisError] = []
-        in_turn = [(self._turn + i) % count for i in range(count)]
-        for index in sorted(in_turn, key=lambda index: self.all[index].away_until_s > now_s):
+        from_next = [(self._next + i) % count for i in range(count)]
+        for index in sorted(from_next, key=lambda index: self.all[index].away_until_s > now_s):
             master = self.all[index]
             try:
                 granted = master.take(size)
@@ -157,7 +157,7 @@ class Masters:
                 errors.append(error)
                 continue
             self._refuse_same_numbers(master, granted)
-            master.away_until_s, self._turn = 0.0, index + 1
+            master.away_until_s, self._next = 0.0, index + 1
             self._steps.fetched(granted.count, self._clock.monotonic())
             self._counts.segments += 1
             return granted.numbers

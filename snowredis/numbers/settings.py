@@ -69,10 +69,10 @@ def some_of(*names: str) -> Mapping[str, settings.Setting]:
     return {name: NUMBER_SETTINGS[name] for name in names}
 
 
-# of processes
+# what processes set
 SEGMENT_SETTINGS = some_of("url", "tag", "step", "max_step", "min_replicas")
 DATED_SETTINGS = some_of("url", "tag", "period", "zone", "year_begins", "format", "maximum", "min_replicas")
-# of a tag, stored when it is created
+# what is stored in a tag when it is created
 TAG_CONSTANTS = some_of("start", "stride", "maximum", "durability", "failover_slack")
 # range of the numbers of a period
 MAX_DATED = formats.MAX_NUMBER

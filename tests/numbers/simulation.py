@@ -91,7 +91,7 @@ class Person(TagStore):
         reply: Sequence[str] = network.master.eval(network.edit(script.name, script.source), keys, args)
         return reply
 
-    def look(self) -> None:
+    def open_if_closed(self) -> None:
         """Open the tag if it is closed, where numbers end; that is the truth."""
         server = self._sim.networks[self._index].master
         tag = server.data.get(tag_keys("sim")[0], {})
@@ -160,11 +160,11 @@ class SegmentSimulation(Schedule[SegmentProcess]):
 
     def _operate(self) -> None:
         for person in self.persons:
-            person.look()
+            person.open_if_closed()
         while True:
             self.world.sleep(self.random.randint(500_000, 4_000_000))
             for person in self.persons:
-                person.look()
+                person.open_if_closed()
 
     # --- the schedule ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from snowredis.cli.show import show
 from snowredis.errors import SnowredisError
 from snowredis.settings import URL_SETTING, required_url, url_to_look_at
 
-# of people
+# what people see of a tag first
 _COLUMNS = "period next_number"
 
 
