@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from snowredis.core.as_json import IdNumber, TimeMs, in_json
-from snowredis.core.layout import Layout
-from snowredis.core.presets import resolve_layout
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.presets import preset_name, resolve_layout
 from snowredis.errors import ConfigError
 from snowredis.numbers import protocol
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.formats import Calendar, NumberFormat
 from snowredis.numbers.masters import Master
-from snowredis.numbers.protocol import MAX_NUMBER, ClosedReason, NumbersBroken, OpenRequest
+from snowredis.numbers.protocol import MAX_NUMBER, ClosedReason, NumbersBroken, NumbersClosed, OpenRequest
 from snowredis.numbers.settings import NUMBER_SETTINGS, TAG_CONSTANTS
 from snowredis.numbers.stores import FORMAT, RedisTag, open_tag_store
 from snowredis.settings import Server, check_settings
@@ -261,4 +261,8 @@ def take_shard_number(url: Server, layout: Layout, tag: str = SHARDS) -> int:
         ConfigError: the layout has no datacenter bits.
     """
     with contextlib.closing(open_tag_store(url, tag, periods=_datacenter_of(layout))) as store:
-        return int(Master(store).take(1).first)
+        try:
+            return int(Master(store).take(1).first)
+        except NumbersClosed as error:
+            options = f" --layout {preset_name(layout) or layout_spec(layout)}"
+            raise NumbersClosed(tag, error.reason, error.next_number, options=options) from None

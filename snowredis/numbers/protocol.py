@@ -186,8 +186,8 @@ class NumbersClosed(SnowredisError):
         if self.period:
             at, options = f" in the period {self.period}", f" --from N --period {self.period}"
             later = f". The next period that is open by itself begins in {self.wait_ms / 1000:.0f} s"
-        elif new and not self.options:
-            verb, options = "create", " --start N, and with the other options that it had"
+        elif new and "--period" not in self.options:
+            verb, options = "create", f"{self.options} --start N, and with the other options that it had"
         return (
             f"the tag {self.tag!r} is closed{at}: {self.reason.text}. No number was made. Next: {new}find the highest "
             f"number in use, such as that in the table, and {verb} the tag beyond it, from {self.next_number} or "
