@@ -200,12 +200,14 @@ def gaps(directory: Path, seed: int, transactions: int) -> int:
     count = 0
     while count < transactions:
         users = [subprocess.Popen([*program, str(transactions), str(chosen.random())], cwd=ROOT) for _ in range(2)]
-        time.sleep(chosen.uniform(2, 4))
+        wanted = count + chosen.randint(20, 200)
+        while count < wanted and any(user.poll() is None for user in users):
+            time.sleep(chosen.uniform(0.01, 0.3))
+            with engine.connect() as connection:
+                count = connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
         for user in users:
             user.kill()
             user.wait()
-        with engine.connect() as connection:
-            count = connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
     with engine.connect() as connection:
         numbers = sorted(int(number) for number in connection.scalars(sa.select(table.c.number)))
     missing, twice = len(set(range(1, numbers[-1] + 1)) - set(numbers)), len(numbers) - len(set(numbers))

@@ -81,11 +81,11 @@ handled, main = Recorder(), Recorder()
 if kind == "segment":
     signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
-for size in (50_000, 200_000) if kind == "segment" else (500, 2_000):
+for size in (50_000, 200_000) if kind == "segment" else (10_000, 50_000):
     threading.Thread(target=make_on, args=(size,), daemon=True).start()
 while True:
     for _ in range(20):
-        main.record(1_000 if kind == "segment" else 50)
+        main.record(1_000 if kind == "segment" else 500)
     if os.fork() == 0:
         signal.setitimer(signal.ITIMER_REAL, 0)
         child = Recorder()
