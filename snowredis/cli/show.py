@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli import output
-from snowredis.cli.output import Column, Line, advised, emit, printable, time_of, write
-from snowredis.core.as_json import FieldOfJson, field_at, to_json
+from snowredis.cli.output import Column, Line, Segment, advised, emit, printable, time_of, write
+from snowredis.core.as_json import FieldOfJson, field_at, getter_of, to_json
 from snowredis.core.layout import Layout
 from snowredis.core.presets import preset_name
 from snowredis.core.values import duration
@@ -50,19 +50,26 @@ def show(records: Any, columns: str, *, as_json: bool = False, now_ms: int | Non
 
 def table_of(records: Sequence[Any], columns: str, now_ms: int | None = None) -> list[Line]:
     """Return a table of *records*, all of one type; a column that has no value in any of them is left out."""
-    names, cells = columns.split(), []
-    kinds: list[FieldOfJson | None] = [None] * len(names)
-    for record in records:
-        found = [field_at(record, name) for name in names]
-        kinds = [kind or each[0] for kind, each in zip(kinds, found, strict=True)]
-        cells.append([cell(*each, now_ms) for each in found])
-    kept = [at for at in range(len(names)) if not cells or any(row[at][0] for row in cells)]
-    heads = []
-    for at in kept:
-        is_number = _is_number(kinds[at])
-        # a terminal that is too narrow shows no counts
-        heads.append(Column(title_of(names[at]), right=is_number, shrinks=not is_number, optional=is_number and at > 4))
-    return output.table(heads, [[row[at] for at in kept] for row in cells])
+    heads: list[Column] = []
+    cells: list[list[Segment]] = []
+    # column by column, since thousands of leases are shown
+    for name in columns.split():
+        found = [field_at(record, name) for record in records[:1]]
+        field = found[0][0] if found else None
+        if field is not None and "." not in name:
+            get = getter_of(type(records[0]), name)
+            column = [cell(field, get(record), now_ms) for record in records]
+        else:
+            both = [field_at(record, name) for record in records]
+            field = next((each for each, _ in both if each is not None), None)
+            column = [cell(*each, now_ms) for each in both]
+        if any(text for text, _ in column) or not records:
+            is_number = _is_number(field)
+            # a terminal that is too narrow shows no counts
+            optional = is_number and len(heads) > 4
+            heads.append(Column(title_of(name), right=is_number, shrinks=not is_number, optional=optional))
+            cells.append(column)
+    return output.table(heads, list(zip(*cells, strict=True)))
 
 
 def pairs_of(record: Any, columns: str, now_ms: int | None = None) -> list[Line]:
@@ -84,12 +91,12 @@ def cell(field: FieldOfJson | None, value: Any, now_ms: int | None = None) -> tu
     """Return a value as text and style, by the type of its field."""
     if field is None or value is None or value in ("", field.null):
         return "", ""
+    if type(value) is str:
+        return printable(value, 1000), _STYLES.get(value, "")
     if field.is_time:
         return _time(value, now_ms), ""
-    if field.name.endswith("offset_ms"):
-        return output.offset(value), ""
     if field.name.endswith("_ms"):
-        return duration(value), ""
+        return output.offset(value) if field.name.endswith("offset_ms") else duration(value), ""
     if isinstance(value, bool):
         return "yes" if value else "no", ""
     if isinstance(value, int | float):
@@ -98,7 +105,7 @@ def cell(field: FieldOfJson | None, value: Any, now_ms: int | None = None) -> tu
         return preset_name(value) or str(value), ""
     if isinstance(value, Mapping):
         return printable(", ".join(f"{name}={item}" for name, item in value.items()), 1000), ""
-    text = printable(str(to_json(value) if not isinstance(value, str) else value), 1000)
+    text = printable(str(to_json(value)), 1000)
     return text, _STYLES.get(text, "")
 
 

@@ -55,7 +55,6 @@ NowMs: TypeAlias = Annotated[int, Shown("time", "at")]
 IdNumber: TypeAlias = Annotated[int, Shown("id")]
 Hidden: TypeAlias = Annotated[str, Shown("hidden")]
 HiddenInt: TypeAlias = Annotated[int, Shown("hidden")]
-HiddenMs = HiddenInt
 # numbers that name something
 _NAMES = ("pid", "worker", "value")
 # fields of classes that this module imports
@@ -156,6 +155,11 @@ def field_at(record: Any, name: str) -> tuple[FieldOfJson | None, Any]:
     kind: type = type(record)
     get, described = _named(kind)[first]
     return field_at(get(record), rest) if rest else (described, get(record))
+
+
+def getter_of(kind: type, name: str) -> Callable[[Any], Any]:
+    """Return what gets the field of a record of type *kind* that JSON calls *name*."""
+    return _named(kind)[name][0]
 
 
 @cache

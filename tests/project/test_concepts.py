@@ -1,0 +1,22 @@
+"""What a person has to learn does not grow unseen: counted by scripts/concepts.py."""
+
+from __future__ import annotations
+
+from scripts.concepts import count
+
+MOST = {
+    "options": 115,
+    "settings of connect()": 22,
+    "JSON fields": 125,
+    "conditions": 14,
+    "levels": 4,
+    "error classes": 27,
+    "glossary words": 36,
+    "forms of a lease": 1,
+}
+
+
+def test_there_are_no_more_concepts_than_before() -> None:
+    found = count()
+    assert found.keys() == MOST.keys()
+    assert {what: number for what, number in found.items() if number > MOST[what]} == {}
