@@ -185,9 +185,6 @@ def _run(args: argparse.Namespace) -> int:
     from snowredis.snowflake.open import pool_config
     from snowredis.worker_pool import WorkerPool
 
-    if args.do is None and not sys.stdin.isatty():
-        text = "standard input is not a terminal: give the command that makes Redis fail with --do"
-        raise CommandError(ExitCode.USAGE, text)
     name = f"gameday-{secrets.token_hex(4)}"
     with (
         interrupted_by_signals(),
@@ -243,9 +240,13 @@ def _while_failing(command: str | None, fleet: Fleet, replied_s: Callable[[], fl
     """Let Redis fail, start processes meanwhile, and wait until *settle_s* after it replies again."""
     if command is None:
         print("Now fail over, restart, freeze or empty your Redis. Press Enter when it is done.", flush=True)
-        pressed = threading.Thread(target=sys.stdin.readline, daemon=True)
+        lines: list[str] = []
+        pressed = threading.Thread(target=lambda: lines.append(sys.stdin.readline()), daemon=True)
         pressed.start()
         _wait(lambda: not pressed.is_alive(), fleet=fleet)
+        if not any(lines):
+            text = "standard input has ended, so nobody made Redis fail: there is no verdict. Give a command with --do"
+            raise CommandError(ExitCode.USAGE, text)
     else:
         with subprocess.Popen(command, shell=True) as failing:  # noqa: S602 - the user's own command
             _wait(lambda: failing.poll() is not None, fleet=fleet)
