@@ -123,7 +123,7 @@ def test_another_kind_takes_the_server_of_the_process_and_no_tag_or_range(monkey
     monkeypatch.setenv("SNOWREDIS_KIND", "segment")
     monkeypatch.setenv("SNOWREDIS_URL", "redis://shared/0")
     monkeypatch.setenv("SNOWREDIS_TAG", "invoices")
-    monkeypatch.setenv("SNOWREDIS_MAXIMUM", "500")
+    monkeypatch.setenv("SNOWREDIS_STEP", "500")
     assert effective_kind("dated").settings == {"url": "redis://shared/0"}
     assert effective_kind("segment").settings["tag"] == "invoices"
-    assert effective_kind().settings["maximum"] == 500
+    assert effective_kind().settings["step"] == 500
