@@ -27,7 +27,7 @@ _COLUMNS = "worker state host pid label heartbeat_at ends_at ids_until ids_made 
 _COLUMNS += " namespace clock_backs refused version"
 # leases that ended, the newest of them
 MOST_ENDED = 20
-_WATCH_EVERY_S = 2.0
+_READ_EVERY_S = 2.0
 
 
 def _add_workers_arguments(parser: Parser) -> None:
@@ -46,7 +46,7 @@ def _workers(args: argparse.Namespace) -> None:
         if reading.error is not None:
             raise reading.error
         while _show_workers(reading, pool.where, args) and args.watch:
-            time.sleep(_WATCH_EVERY_S)
+            time.sleep(_READ_EVERY_S)
             reading = poller.read()
 
 
