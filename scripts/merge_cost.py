@@ -33,6 +33,19 @@ SETTINGS = {
     "mariadb": ("innodb-buffer-pool-size=512M", "innodb-log-file-size=512M"),
 }
 OFFSET = 100_000_000
+# the map of a person
+MAP = """
+reviewed = true
+schema = "SCHEMA"
+[player]
+rows = "copy"
+id = ["id"]
+keep = ["name", "mail", "level", "seen"]
+[item]
+rows = "copy"
+id = ["id", "player_id"]
+keep = ["kind", "amount", "data"]
+"""
 
 
 def fill(url: str, shard: str, rows: int) -> None:
@@ -122,7 +135,7 @@ def compare(kind: str, rows: int) -> None:
         kept, changed = new_pair()
         drafted = list[str]()
         found.append(measured("draft", lambda: drafted.append(command("draft", kept, changed))))
-        path.write_text(drafted[0].replace("reviewed = false", "reviewed = true"))
+        path.write_text(MAP.replace("SCHEMA", drafted[0].partition('schema = "')[2].partition('"')[0]))
         found.append(measured("run", lambda: command("run", str(path), kept, changed)))
     hand_s, _, run_s = found
     print(f"   the merge takes {run_s / hand_s:.2f} times what SQL by hand takes", flush=True)
