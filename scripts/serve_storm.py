@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
-"""Attack `snowredis serve`, and measure what its other clients notice.
+"""Attack `snowredis serve` behind nginx, and count what its clients lose.
 
-Starts a redis-server with a pool of 1,000 workers and one process of the service. Clients hold connections with
-half-sent requests, and come back when they are closed; greedy readers repeat /workers without a pause; dashboards are
-open. Meanwhile /id is asked at a fixed pace on one connection, and /healthz on new ones. Quiet and loaded phases
-alternate.
+Starts a redis-server, two processes of the service, and nginx with keep-alive connections to both. Clients ask for ids
+without a pause, on keep-alive connections that they close when a response says so. Meanwhile Redis is killed with -9
+and started again, and each process of the service in turn gets SIGTERM and is replaced.
 
-Ends with 1 if the median of p99 under load is more than 5 ms, if a request failed, or if Redis ran more than ten
-commands a second for the service.
+Ends with 1 if a request got no response, an id was repeated, or the memory of a process grew by more than a quarter.
 
 examples:
   scripts/serve_storm.py
-  scripts/serve_storm.py --half-open 2300 --readers 0 --rounds 1
+  scripts/serve_storm.py --requests 2000000 --seconds 3600
 """
 
 from __future__ import annotations
@@ -19,222 +17,204 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import http.client
-import random
-import resource
-import statistics
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from array import array
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import snowredis
-from scripts.bench_serve import running
-from snowredis import WorkerPool, embedded
-from snowredis.core.presets import resolve_layout
-from snowredis.snowflake.protocol import PoolConfig
+from scripts.bench_serve import environment_of
+from snowredis import embedded
 from tests.support.ports import free_port
 
-ROOT = Path(__file__).resolve().parents[1]
-POOL, LAYOUT = "storm", "41/0/2/11/9"
-# long leases: the workers send no heartbeats, so that the commands of the service can be counted
-TTL_S = 3600
-PACE_S = 0.004
-GOAL_P99_MS = 5.0
-GOAL_COMMANDS_PER_S = 10.0
-HALF = b"GET /id HTTP/1.1\r\nHost: localhost\r\nX-Half: "
-READ = b"GET /workers HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POOL, CLIENTS = "storm", 16
+REQUEST = b"GET /%b HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n"
+PATHS = (b"id", b"id", b"id", b"ids?count=3")
+# between two kills of Redis, and between two replaced processes; the drain is shorter
+KILL_EVERY_S, REPLACE_EVERY_S, DRAIN_S = 3.0, 5.0, 1
+NGINX = """daemon off; worker_processes 1; pid {0}/pid; error_log {0}/err; events {{ worker_connections 1024; }}
+http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f;
+uwsgi_temp_path {0}/u; scgi_temp_path {0}/s; upstream ids {{ {1} keepalive 32; }}
+server {{ listen 127.0.0.1:{2}; location / {{ proxy_pass http://ids/; proxy_http_version 1.1;
+proxy_set_header Connection ""; proxy_set_header Host $host; proxy_next_upstream error timeout http_502; }} }} }}"""
 
 
-# --- the attackers, as processes of their own -------------------------------------------------------
+class Seen:
+    """Observations of all clients."""
+
+    def __init__(self, wanted: int) -> None:
+        self.ids, self.statuses, self.lost = array("q"), Counter[int](), list[str]()
+        self.wanted, self.stop = wanted, asyncio.Event()
+
+    def count(self, status: int, body: bytes) -> None:
+        self.statuses[status] += 1
+        if status == 200:
+            self.ids.extend(map(int, body.split()))
+        if self.statuses.total() >= self.wanted:
+            self.stop.set()
 
 
-async def half_open(port: int, wait: random.Random, connected: asyncio.Semaphore) -> None:
-    while True:
-        with contextlib.suppress(OSError):
-            await asyncio.sleep(wait.random())
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            with contextlib.closing(writer):
-                writer.write(HALF)
-                connected.release()
-                await reader.read()
+async def client(port: int, number: int, seen: Seen) -> None:
+    while not seen.stop.is_set():
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.closing(writer):
+            is_open = True
+            while is_open and not seen.stop.is_set():
+                number += 1
+                try:
+                    writer.write(REQUEST % PATHS[number % len(PATHS)])
+                    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                    body = await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
+                except (OSError, asyncio.IncompleteReadError) as error:
+                    seen.lost.append(f"{type(error).__name__}: {error}")
+                    break
+                seen.count(int(head[9:12]), body)
+                is_open = b"connection: close" not in head
 
 
-async def greedy(port: int, _wait: random.Random, connected: asyncio.Semaphore) -> None:
+class Services:
+    """Two processes of the service, of which one at a time is replaced."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._log = (directory / "log").open("ab")
+        self._environment = environment_of(SNOWREDIS_URL=url, SNOWREDIS_SERVE_DRAIN_S=str(DRAIN_S))
+        self.ports = [free_port(), free_port()]
+        self._running = [self._start(port) for port in self.ports]
+        # memory of each process, in KB, when it served for a while and at its end
+        self.memory: list[tuple[int, int]] = []
+        self._first = [0, 0]
+
+    def _start(self, port: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "snowredis", "serve", "--pool", POOL, "--create", "--port", str(port)]
+        return subprocess.Popen(command, env=self._environment, stdout=self._log, stderr=self._log)
+
+    def measure(self) -> None:
+        self._first = [kilobytes(one.pid) for one in self._running]
+
+    async def replace(self, index: int) -> None:
+        self.memory.append((self._first[index], kilobytes(self._running[index].pid)))
+        self._running[index].send_signal(signal.SIGTERM)
+        await asyncio.to_thread(self._running[index].wait)
+        self._running[index] = self._start(self.ports[index])
+        await ready(self.ports[index])
+        await asyncio.sleep(1)
+        self._first[index] = kilobytes(self._running[index].pid)
+
+    def stop(self) -> None:
+        for one in self._running:
+            one.terminate()
+            one.wait(20)
+        self._log.close()
+
+
+def kilobytes(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition("VmRSS:")[2].split()[0])
+
+
+async def ready(port: int) -> None:
     while True:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             with contextlib.closing(writer):
-                connected.release()
-                while True:
-                    writer.write(READ)
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
+                writer.write(REQUEST % b"readyz")
+                if b" 200 " in await reader.readuntil(b"\r\n"):
+                    return
+        await asyncio.sleep(0.1)
 
 
-async def viewer(port: int, _wait: random.Random, connected: asyncio.Semaphore) -> None:
-    """Read what an open dashboard reads."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    with contextlib.closing(writer):
-        writer.write(READ.replace(b"/workers", b"/live"))
-        connected.release()
-        while await reader.read(65536):
-            pass
+def redis_pid(home: Path) -> int:
+    return int(Path(f"{home}.lock").read_text().split()[-1])
 
 
-ATTACKS = {"half": half_open, "greedy": greedy, "viewer": viewer}
+async def kill_redis(home: Path) -> None:
+    while True:
+        await asyncio.sleep(KILL_EVERY_S)
+        os.kill(redis_pid(home), signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(embedded.start, home)
 
 
-async def attack(kind: str, port: int, count: int, seed: int) -> None:
-    """Attack until this process is killed; print a line when all have connected."""
-    wait, connected = random.Random(seed), asyncio.Semaphore(0)
-    tasks = [asyncio.create_task(ATTACKS[kind](port, wait, connected)) for _ in range(count)]
-    for _ in tasks:
-        await connected.acquire()
-    print("connected", flush=True)
-    await asyncio.gather(*tasks)
+async def replace_all(services: Services) -> None:
+    for index in range(10**6):
+        await asyncio.sleep(REPLACE_EVERY_S)
+        await services.replace(index % 2)
+
+
+@contextlib.asynccontextmanager
+async def in_background(*works: object) -> AsyncIterator[None]:
+    tasks = [asyncio.ensure_future(work) for work in works]  # type: ignore[call-overload]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def storm(services: Services, home: Path, port: int, seen: Seen, seconds: float) -> None:
+    for each in services.ports:
+        await ready(each)
+    services.measure()
+    async with in_background(kill_redis(home), replace_all(services)):
+        clients = [asyncio.create_task(client(port, number, seen)) for number in range(CLIENTS)]
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(seen.stop.wait(), seconds)
+        seen.stop.set()
+        await asyncio.gather(*clients)
 
 
 @contextlib.contextmanager
-def attackers(args: argparse.Namespace, port: int) -> Iterator[None]:
-    counts = {"half": args.half_open, "greedy": args.readers, "viewer": args.viewers}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, __file__, "--attack", kind, str(port), str(count), str(args.seed)],
-            stdout=subprocess.PIPE,
-        )
-        for kind, count in counts.items()
-        if count
-    ]
+def nginx(directory: Path, ports: list[int]) -> Iterator[int]:
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    if program is None:
+        sys.exit("serve_storm: nginx is not on PATH. Install it, for example with: apt-get install nginx-light")
+    port, config = free_port(), directory / "nginx.conf"
+    config.write_text(NGINX.format(directory, " ".join(f"server 127.0.0.1:{each};" for each in ports), port))
+    process = subprocess.Popen([program, "-c", config, "-e", directory / "err", "-p", directory])
     try:
-        for process in processes:
-            assert process.stdout is not None
-            process.stdout.readline()
-        yield
+        yield port
     finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-# --- what others notice ----------------------------------------------------------------------------
-
-
-def p99_of_ids(port: int, seconds: float) -> tuple[float, int]:
-    """Ask for an id at a fixed pace; return the 99th percentile in ms, and how many requests failed."""
-    times_ms, failed = [], 0
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    until_s = time.monotonic() + seconds
-    while time.monotonic() < until_s:
-        began_s = time.perf_counter()
-        try:
-            connection.request("GET", "/id")
-            response = connection.getresponse()
-            response.read()
-            failed += response.status != 200
-        except (OSError, http.client.HTTPException):
-            failed += 1
-            connection.close()
-        times_ms.append((time.perf_counter() - began_s) * 1000)
-        time.sleep(max(0.0, PACE_S - (time.perf_counter() - began_s)))
-    connection.close()
-    return statistics.quantiles(times_ms, n=100)[98], failed
-
-
-def failed_probes(port: int, count: int = 20) -> int:
-    failed = 0
-    for _ in range(count):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-        with contextlib.closing(connection):
-            try:
-                connection.request("GET", "/healthz")
-                failed += connection.getresponse().status != 200
-            except (OSError, http.client.HTTPException):
-                failed += 1
-    return failed
-
-
-def commands_of(url: str) -> int:
-    """Return how many commands Redis has run, besides this one."""
-    import redis
-
-    with contextlib.closing(redis.Redis.from_url(url)) as client:
-        stats = client.info("commandstats")
-    return sum(one["calls"] for name, one in stats.items() if name not in {"cmdstat_info", "cmdstat_client|setinfo"})
-
-
-# --- the scene -------------------------------------------------------------------------------------
+        process.terminate()
+        process.wait(10)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half-open", type=int, default=5000, help="connections with half a request (default: 5000)")
-    parser.add_argument("--readers", type=int, default=20, help="greedy readers of /workers (default: 20)")
-    parser.add_argument("--viewers", type=int, default=20, help="open dashboards (default: 20)")
-    parser.add_argument("--workers", type=int, default=1000, help="workers of the pool (default: 1000)")
-    parser.add_argument("--rounds", type=int, default=5, help="the median of which counts (default: 5)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each phase (default: 3)")
-    parser.add_argument("--seed", type=int, default=1, help="of the attackers' pauses (default: 1)")
-    parser.add_argument("--attack", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--requests", type=int, default=100_000, help="until then (default: 100000)")
+    parser.add_argument("--seconds", type=float, default=300.0, help="or until then (default: 300)")
     args = parser.parse_args()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if args.attack:
-        kind, *numbers = args.attack
-        asyncio.run(attack(kind, *map(int, numbers)))
-        return
-    with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(tempfile.TemporaryDirectory())
-        server = embedded.start(directory)
-        stack.callback(embedded.stop, directory)
-        config = PoolConfig(name=POOL, layout=resolve_layout(LAYOUT), ttl_ms=TTL_S * 1000)
-        WorkerPool(server.url, POOL).create(config)
-        for number in range(args.workers):
-            ids = snowredis.connect(server.url, pool=POOL, ttl=TTL_S, layout=LAYOUT, label=f"w{number}")
-            stack.enter_context(ids)
-        port = free_port()
-        stack.enter_context(
-            running(
-                *("-m", "snowredis", "serve", "--pool", POOL, "--port", str(port)),
-                port=port,
-                ready="/healthz",
-                directory=directory,
-                SNOWREDIS_URL=server.url,
-                SNOWREDIS_SERVE_DRAIN_S="0",
-            )
-        )
-        quiet, loaded, rates = [], [], []
-        failures = probes = 0
-        print(
-            f"{args.half_open} half-sent requests, {args.readers} greedy readers, {args.viewers} dashboards, "
-            f"{args.workers} workers"
-        )
-        for _ in range(args.rounds):
-            p99_ms, failed = p99_of_ids(port, args.seconds)
-            quiet.append(p99_ms)
-            failures += failed
-            with attackers(args, port):
-                before, began_s = commands_of(server.url), time.monotonic()
-                p99_ms, failed = p99_of_ids(port, args.seconds)
-                rates.append((commands_of(server.url) - before) / (time.monotonic() - began_s))
-                probes += failed_probes(port)
-            loaded.append(p99_ms)
-            failures += failed
-            print(f"/id p99 ms: quiet {quiet[-1]:.2f}, loaded {loaded[-1]:.2f}; Redis {rates[-1]:.1f} commands/s")
-        p99_ms = statistics.median(loaded)
-        rate = statistics.median(rates)
-        goals = {
-            f"p99 of /id under load is {p99_ms:.2f} ms (at most {GOAL_P99_MS:g})": p99_ms <= GOAL_P99_MS,
-            f"{failures} requests for ids failed": failures == 0,
-            f"{probes} probes failed": probes == 0,
-            f"Redis ran {rate:.1f} commands a second (under {GOAL_COMMANDS_PER_S:g})": rate < GOAL_COMMANDS_PER_S,
-        }
-        for what, met in goals.items():
-            print(f"{what}: {'met' if met else 'NOT MET'}")
+    with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
+        directory, home = Path(temporary), Path(temporary, "redis")
+        url = embedded.start(home).url
+        stack.callback(embedded.stop, home)
+        services = Services(directory, url)
+        stack.callback(services.stop)
+        port = stack.enter_context(nginx(directory, services.ports))
+        began_s, seen = time.monotonic(), Seen(args.requests)
+        asyncio.run(storm(services, home, port, seen, args.seconds))
+        repeated = len(seen.ids) - len(set(seen.ids))
+        took_s = time.monotonic() - began_s
+    growth = max((last / first for first, last in services.memory if first), default=1.0)
+    print(
+        f"{seen.statuses.total():,} requests in {took_s:.0f} s, {len(seen.ids):,} ids; by status {dict(seen.statuses)}"
+    )
+    memory = f"{len(services.memory)} processes replaced, memory at most {growth:.2f} times that of the first second"
+    goals = {
+        f"{len(seen.lost)} requests without a response {Counter(seen.lost).most_common(3)}": not seen.lost,
+        f"{repeated} ids repeated": repeated == 0,
+        memory: growth < 1.25,
+    }
+    for what, met in goals.items():
+        print(f"{what}: {'met' if met else 'NOT MET'}")
     sys.exit(0 if all(goals.values()) else 1)
 
 

@@ -17,7 +17,7 @@ from starlette.types import Send
 from snowredis import errors
 from snowredis.core.as_json import to_json
 from snowredis.core.layout import MAX_WORKER_BITS, Layout
-from snowredis.core.text import moment_ms, parse_user_id
+from snowredis.core.text import parse_user_id
 from snowredis.process.clock import now_ms
 from snowredis.snowflake.record import EventKind
 
@@ -51,10 +51,8 @@ class HttpProblem(Exception):
         """Return the headers that belong to the status."""
         headers = [(b"retry-after", str(self.retry_after_s).encode())] if self.retry_after_s else []
         if self.status == 401:
-            headers.append((b"www-authenticate", b'Bearer realm="snowredis"'))
-        if self.status == 413:
-            # the rest of the request is not read
-            headers.append((b"connection", b"close"))
+            # browsers ask for a password
+            headers += [(b"www-authenticate", b'%b realm="snowredis"' % scheme) for scheme in (b"Bearer", b"Basic")]
         return headers
 
     def fields(self) -> dict[str, Any]:
@@ -135,41 +133,21 @@ def encode_ids(ids: Sequence[Any], media_type: str, *, one: bool) -> bytes:
     return _as_json({"id": texts[0]} if one else {"ids": texts}).encode()
 
 
-def _parse_accept(accept: str) -> dict[str, float]:
-    """Return the quality of each media range in an Accept header: 0 to 1, 0 if it is not valid."""
-    qualities: dict[str, float] = {}
-    for part in accept.split(",")[:20]:
-        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        pairs = [parameter.partition("=") for parameter in parameters]
-        text = next((value for key, _, value in pairs if key.strip() == "q"), "1")
-        try:
-            quality = float(text)
-        except ValueError:
-            quality = 0.0
-        qualities.setdefault(name, quality if 0.0 <= quality <= 1.0 else 0.0)
-    return qualities
-
-
 # clients send few different Accept headers
 @lru_cache(maxsize=200)
 def choose_media_type(accept: bytes) -> str:
-    """Return JSON, TEXT or BINARY as an Accept header prefers, the first of equals. Raises HttpProblem if none is."""
-    if not accept.strip():
-        return JSON
-    qualities = _parse_accept(accept.decode("latin-1"))
-
-    def quality_of(media_type: str) -> float:
-        # the most specific range counts (RFC 9110, 12.5.1)
-        ranges = (media_type, media_type.partition("/")[0] + "/*", "*/*")
-        return next((qualities[name] for name in ranges if name in qualities), 0.0)
-
-    best = max((JSON, TEXT, BINARY), key=quality_of)
-    if quality_of(best) > 0:
-        return best
+    """Return the first of JSON, TEXT and BINARY that an Accept header names. Raises HttpProblem if it allows none."""
+    wanted = [part.partition(";")[0].strip().lower() for part in accept.decode("latin-1").split(",")]
+    for name in wanted:
+        for media_type in (JSON, TEXT, BINARY):
+            if name in ("", "*/*", media_type, media_type.partition("/")[0] + "/*"):
+                return media_type
     raise HttpProblem(406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)")
 
 
 MAX_ID_TEXT = 100
+# of /workers: workers in a response that names a limit, and characters of a filter
+MAX_WORKERS, MAX_FILTER = 10_000, 100
 
 
 def parse_query(query: bytes) -> dict[str, str]:
@@ -207,18 +185,6 @@ def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, 
     return parse_user_id(text, layout, form=form, now_ms=now_ms())[0]
 
 
-def parse_until(query: Mapping[str, str]) -> int | None:
-    """Return the time ``until`` as ms since 1970; None if it is not given. Raises HttpProblem."""
-    text = query.get("until")
-    if text is None:
-        return None
-    try:
-        return moment_ms(text[:40])
-    except ValueError:
-        detail = f"until must be a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}"
-        raise HttpProblem(400, "BadTime", detail) from None
-
-
 def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int | None]:
     """Return the kind and the worker id that events are to have; None: any. Raises HttpProblem."""
     kind, worker = query.get("kind"), query.get("worker")
@@ -228,9 +194,6 @@ def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int 
         raise HttpProblem(400, "BadWorker", f"worker must be a worker id up to {MAX_WORKER_ID}, not {worker[:40]!r}")
     return EventKind(kind) if kind is not None else None, int(worker) if worker is not None else None
 
-
-# key in the state of a request: its connection under `snowredis serve`, see connections.py
-CONNECTION = "snowredis.connection"
 
 _COMMON_HEADERS = {
     "cache-control": "no-store",
@@ -244,9 +207,8 @@ PLAIN_HEADERS = _COMMON_HEADERS | {
 }
 PAGE_HEADERS = _COMMON_HEADERS | {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    # with no-referrer, browsers send "Origin: null" with our own forms too
-    "referrer-policy": "same-origin",
+    "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
     "x-frame-options": "DENY",
     "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -259,11 +221,6 @@ _HEADERS: dict[str, Headers] = {
     ]
     for media_type, content_type in _CONTENT_TYPES.items()
 }
-
-
-def head_of(media_type: str) -> bytes:
-    """Return status line and headers of a response, but for its length, as they are sent in HTTP/1.1."""
-    return b"HTTP/1.1 200 OK\r\n" + b"".join(b"%b: %b\r\n" % header for header in _HEADERS[media_type])
 
 
 async def send_body(
@@ -301,8 +258,3 @@ def json_response(
 ) -> Response:
     """Return *value* as a JSON response."""
     return Response(json_bytes(value), status, PLAIN_HEADERS | dict(more or {}), media_type)
-
-
-def bytes_response(body: bytes, *, media_type: str = JSON) -> Response:
-    """Return *body* as a response, such as one that SharedAnswers has."""
-    return Response(body, 200, PLAIN_HEADERS, media_type)

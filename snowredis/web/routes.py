@@ -1,36 +1,33 @@
-"""All paths except ids (service.py) and pages (pages.py): lookups, live feed, health, metrics, API description."""
+"""All paths except ids (service.py) and the page (pages.py): lookups, health, metrics, API description."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from snowredis.core.as_json import to_json
 from snowredis.core.decoded import decoded
-from snowredis.monitor.conditions import status_of
 from snowredis.monitor.events import Event
 from snowredis.monitor.metric_values import Family
 from snowredis.monitor.metrics import SERVICE
-from snowredis.monitor.pool_monitor import PoolReport, Reading
 from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.record import EventKind
 from snowredis.web import messages, records
-from snowredis.web.access import ID_PATHS, RequestGuard
-from snowredis.web.feed import MAX_EVENTS, SharedAnswers
+from snowredis.web.access import Guard
 from snowredis.web.messages import HttpProblem
-from snowredis.web.pages import EndedSessions
-from snowredis.web.served import ServedKinds, ServedPool, ServedPools
-from snowredis.web.settings import Limits
+from snowredis.web.report import Answer, SharedAnswers, part_of, report_of
+from snowredis.web.served import ServedKinds, ServedPools
 from snowredis.worker_pool import WorkerPool
 
-_ASK_WITH_TOKEN = "a request with the token is told the reason"  # noqa: S105 - a text
+# events in a response
+MAX_EVENTS = 100
+ID_PATHS = frozenset({"/id", "/ids"})
 _METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -61,13 +58,12 @@ class RequestCounts:
 
 @dataclass(eq=False)
 class Routes:
-    """Handlers of the service; those that read from Redis share one rate limit."""
+    """Handlers of the service."""
 
     pools: ServedPools
-    guard: RequestGuard
-    limits: Limits
+    guard: Guard
+    max_count: int
     counts: RequestCounts
-    sessions: EndedSessions
     kinds: ServedKinds
     is_draining: Callable[[], bool]
     # answers about all pools
@@ -81,8 +77,6 @@ class Routes:
             Route("/workers", self._workers),
             Route("/pools", self._pool_names),
             Route("/events", self._events),
-            Route("/history", self._history),
-            Route("/live", self._live),
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
             Route("/metrics", self._metrics),
@@ -105,61 +99,34 @@ class Routes:
         return messages.json_response(decoded(layout, an_id, form))
 
     async def _whois(self, request: Request) -> Response:
-        pool = self._pool_for_lookup(request)
+        pool = self.pools.find(_query(request))
         layout = (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
         whois = await pool.ask_alone(lambda monitor: monitor.whois(an_id))
         return messages.json_response({"decoded": decoded(layout, an_id, form), "whois": whois})
 
     async def _workers(self, request: Request) -> Response:
-        pool = self._pool_for_lookup(request)
-        return messages.bytes_response(await pool.answer("workers", report_of))
+        query = _query(request)
+        pool = self.pools.find(query)
+        text = query.get("filter", "").lower()
+        if len(text) > messages.MAX_FILTER:
+            raise HttpProblem(400, "BadFilter", f"a filter may have {messages.MAX_FILTER} characters at most")
+        limit = messages.parse_count({"count": query["limit"]}, messages.MAX_WORKERS) if "limit" in query else None
+        report = await pool.answers.get("report", lambda: report_of(pool.monitor()))
+        answer = await pool.answers.get(("workers", text, limit), lambda: part_of(report, text, limit))
+        return _shared(request, answer)
 
     async def _pool_names(self, _request: Request) -> Response:
         return messages.json_response({"pools": self.pools.names})
 
     async def _events(self, request: Request) -> Response:
-        pool = self._pool_for_lookup(request)
+        pool = self.pools.find(_query(request))
         kind, worker = messages.parse_event_filter(_query(request))
         if kind is None and worker is None:
-            answer = await pool.answer(
-                "events", lambda monitor: {"pool": pool.name, "events": monitor.events(newest=MAX_EVENTS)}
-            )
-            return messages.bytes_response(answer)
+            newest = lambda monitor: {"pool": pool.name, "events": monitor.events(newest=MAX_EVENTS)}  # noqa: E731
+            return _shared(request, await pool.answer("events", newest))
         events = await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker))
         return messages.json_response({"pool": pool.name, "events": events})
-
-    async def _history(self, request: Request) -> Response:
-        pool = self.pools.find(_query(request))
-        return messages.json_response({"pool": pool.name, "points": pool.feed.history.points()})
-
-    def _pool_for_lookup(self, request: Request) -> ServedPool:
-        """Return the pool that a lookup names. Raises HttpProblem, also if there are too many lookups."""
-        pool = self.pools.find(_query(request))
-        self.guard.lookups.check()
-        return pool
-
-    async def _live(self, request: Request) -> Response:
-        """Stream the dashboard's feed as server-sent events."""
-        pool = self.pools.find(_query(request))
-        if self.is_draining():
-            raise _draining()
-        if self.pools.viewers >= self.limits.max_viewers:
-            raise HttpProblem(503, "Busy", f"{self.limits.max_viewers} dashboards are already open", 30)
-        # this header asks proxies not to buffer the stream
-        headers = messages.PLAIN_HEADERS | {"x-accel-buffering": "no"}
-        # a response to HEAD ends with its headers, and the next request of the connection is served
-        is_head = request.method == "HEAD"
-        stream = iter(()) if is_head else self._stream(pool, request.scope.get("snowredis.session"))
-        return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
-
-    async def _stream(self, pool: ServedPool, session: str | None) -> AsyncIterator[bytes]:
-        """Yield the feed of a pool until the session ends."""
-        with contextlib.suppress(HttpProblem):
-            async for event in pool.feed.stream():
-                if session is not None:
-                    await self.sessions.check(session)
-                yield event
 
     # --- for machines ------------------------------------------------------------------------------
 
@@ -167,15 +134,15 @@ class Routes:
         return messages.json_response({"ok": True})
 
     async def _readyz(self, request: Request) -> Response:
-        """Return whether the chosen pools, by default all, can make ids here, and why not; with each pool's status.
+        """Return whether the chosen pools, by default all, can make ids here, and why not.
 
-        Without the token of the service the response has no names and no texts: they say too much to strangers.
+        A stranger, who has not the token of the service, learns yes or no about all pools, and no name or text.
         """
-        known, is_draining = self.guard.knows(request.scope), self.is_draining()
-        try:
-            pools = self.pools.chosen(_query(request))
-        except HttpProblem as error:
-            raise error if known else HttpProblem(error.status, error.error, _ASK_WITH_TOKEN) from None
+        query, is_draining = _query(request), self.is_draining()
+        known = self.guard.knows(request.scope)
+        if "pool" in query:
+            self.guard.check(request.scope)
+        pools = self.pools.chosen(query)
         problems = {
             pool.name: _draining() if is_draining else await pool.reason()
             for pool in pools
@@ -184,22 +151,22 @@ class Routes:
         # the longest wait: all of them are needed
         problem = max(problems.values(), key=lambda one: one.retry_after_s) if problems else None
         state = records.Readiness(
-            problem is None, {pool.name: _readiness(pool, problems.get(pool.name)) for pool in pools} if known else {}
+            problem is None, {pool.name: _readiness(problems.get(pool.name)) for pool in pools} if known else {}
         )
         if problem is None:
             return messages.json_response(state)
-        fields = problem.fields() | to_json(state) | ({} if known else {"detail": _ASK_WITH_TOKEN})
+        text = {} if known else {"detail": "a request with the token is told the reason"}
         retry = {"retry-after": str(problem.retry_after_s)} if problem.retry_after_s else {}
+        fields = problem.fields() | to_json(state) | text
         return messages.json_response(fields, status=problem.status, more=retry, media_type=messages.PROBLEM_JSON)
 
     async def _metrics(self, _request: Request) -> Response:
-        self.guard.metrics.check()
-        answer = await self._answers.get("metrics", self._metrics_text)
-        return messages.bytes_response(answer, media_type=_METRICS_TEXT)
+        text = await self._answers.get("metrics", self._metrics_text)
+        return Response(text, 200, messages.PLAIN_HEADERS, _METRICS_TEXT)
 
     async def _openapi(self, _request: Request) -> Response:
         others = [(one.kind, one.tag) for one in self.kinds.served]
-        return messages.json_response(records.description(self.limits, self.pools.names, others))
+        return messages.json_response(records.description(self.max_count, self.pools.names, others))
 
 
 async def _no_id(_request: Request) -> Response:
@@ -214,10 +181,19 @@ def _query(request: Request) -> dict[str, str]:
     return messages.parse_query(request.scope["query_string"])
 
 
-def report_of(monitor: WorkerPool) -> PoolReport:
-    """Return the pool as `snowredis workers --json` shows it. Blocks for a few round trips to Redis."""
-    snapshot = monitor.snapshot()
-    return Reading(status_of(snapshot), snapshot).report
+def _shared(request: Request, answer: Answer) -> Response:
+    """Return an answer in the form that the client accepts, or nothing but its tag if the client has it."""
+    # weak: the time of the reading may be another one
+    headers = messages.PLAIN_HEADERS | {
+        "etag": f'W/"{answer.tag}"',
+        "vary": "Accept-Encoding",
+        "cache-control": "no-cache",
+    }
+    if answer.tag in request.headers.get("if-none-match", ""):
+        return Response(None, 304, headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(answer.zipped, 200, headers | {"content-encoding": "gzip"}, messages.JSON)
+    return Response(answer.body, 200, headers, messages.JSON)
 
 
 def _events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) -> tuple[Event, ...]:
@@ -226,9 +202,10 @@ def _events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) 
     return tuple(found[-MAX_EVENTS:])
 
 
-def _readiness(pool: ServedPool, problem: HttpProblem | None) -> records.PoolReadiness:
-    error, detail = (problem.error, problem.detail) if problem is not None else (None, None)
-    return records.PoolReadiness(problem is None, pool.feed.status, error, detail)
+def _readiness(problem: HttpProblem | None) -> records.PoolReadiness:
+    return (
+        records.PoolReadiness(True) if problem is None else records.PoolReadiness(False, problem.error, problem.detail)
+    )
 
 
 # --- metrics ----------------------------------------------------------------------------------------

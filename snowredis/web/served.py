@@ -1,6 +1,6 @@
 """Sources of a service's ids: its pools, and generators of other kinds.
 
-For each pool there are one generator for ids, one WorkerPool for lookups and one feed for dashboards. Other kinds are
+For each pool there are one generator for ids and one WorkerPool for lookups. Other kinds are
 for GET /id?kind=uuid7 and GET /id?tag=invoices: each is named by its tag, if the kind has tags, or by the name of its
 kind, and opened at its first id. Everything that reads from Redis runs in a thread and does not block the event loop.
 """
@@ -24,8 +24,8 @@ from snowredis.process.clock import now_ms
 from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND, is_embedded, is_in_memory
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.web.feed import LiveFeed, SharedAnswers, SharedPool
-from snowredis.web.messages import HttpProblem, json_bytes, problem_of, seconds
+from snowredis.web.messages import HttpProblem, problem_of, seconds
+from snowredis.web.report import SERVICE_LABEL, Answer, ServedMonitor, SharedAnswers, answer_of
 from snowredis.worker_pool import WorkerPool
 
 log = logging.getLogger("snowredis")
@@ -51,7 +51,6 @@ class ServedPool:
         create: whether a pool that does not exist is created; embedded servers and pools in memory always are.
 
     Attributes:
-        feed: for dashboards.
         answers: responses to lookups.
     """
 
@@ -61,7 +60,7 @@ class ServedPool:
         self.name = name
         self._url, self._options, self._wait_s = url, options, wait_s
         self._create = create or is_embedded(url) or is_in_memory(url)
-        self._monitor: SharedPool | None = None
+        self._monitor: ServedMonitor | None = None
         self._ids: SnowflakeGenerator | None = None
         # why there is no lease, and since when
         self._problem: HttpProblem | None = None
@@ -71,7 +70,6 @@ class ServedPool:
         self._started = False
         self._alone, self._waiting = asyncio.Lock(), 0
         self.answers = SharedAnswers()
-        self.feed = LiveFeed(name, self._monitor_anew)
 
     # --- start and stop ----------------------------------------------------------------------------
 
@@ -87,7 +85,6 @@ class ServedPool:
         if done:
             self._task.result()
         self._started = True
-        self.feed.start()
 
     async def _claim(self) -> None:
         while True:
@@ -123,18 +120,17 @@ class ServedPool:
         stored: dict[str, Any] = {}
         try:
             # read anew, since a person may have created the pool just now
-            stored = WorkerPool.info(self.monitor()).options
+            stored = self.monitor().info().options
         except errors.PoolNotFound:
             # a new pool is created with the options alone
             if not self._create:
                 raise errors.PoolNotFound(self.name, self.monitor().where) from None
         # a full pool is asked again by _claim(), and requests learn the reason at once
-        defaults: dict[str, Any] = {"label": "snowredis serve", "claim_timeout": 0.0}
+        defaults: dict[str, Any] = {"label": SERVICE_LABEL, "claim_timeout": 0.0}
         return connect(self._url, pool=self.name, **defaults | stored | self._options)
 
     async def stop(self) -> None:
         """Release the worker id."""
-        await self.feed.stop()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -156,13 +152,9 @@ class ServedPool:
         """None until Redis was reached."""
         return self._ids.layout if self._ids is not None else None
 
-    def id_now(self) -> int:
-        """Return an id if one can be made at once, else 0."""
-        return self._ids._id_now() if self._ids is not None else 0
-
     async def make_ids(self, count: int) -> list[int]:
         """Make *count* ids. Raises HttpProblem, SnowredisError."""
-        if count == 1 and (an_id := self.id_now()):
+        if count == 1 and self._ids is not None and (an_id := self._ids._id_now()):
             return [an_id]
         ids = self._generator()
         try:
@@ -218,9 +210,9 @@ class ServedPool:
         """Call *question* with the pool's monitor, in a thread. Raises SnowredisError."""
         return await in_thread(lambda: question(self.monitor()))
 
-    async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> bytes:
+    async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> Answer:
         """Return what *question* returns as JSON, made once a second for all requests that call it *name*."""
-        return await self.answers.get(name, lambda: json_bytes(question(self.monitor())))
+        return await self.answers.get(name, lambda: answer_of(question(self.monitor())))
 
     async def ask_alone(self, question: Callable[[WorkerPool], T]) -> T:
         """Call *question* as ask(), but after all others: it needs much of the interpreter. Raises HttpProblem."""
@@ -233,17 +225,11 @@ class ServedPool:
         finally:
             self._waiting -= 1
 
-    def _monitor_anew(self) -> SharedPool:
-        """Return the pool's monitor, to read the pool anew. The feed says when; lookups use what it read."""
-        monitor = self.monitor()
-        monitor.forget_snapshot()
-        return monitor
-
-    def monitor(self) -> SharedPool:
+    def monitor(self) -> ServedMonitor:
         """Return the pool's monitor, the same each time."""
         if self._monitor is None:
             # two threads may do this at once: one of the objects is never used, and has no connection
-            self._monitor = SharedPool(self._url, self.name, self._refusal)
+            self._monitor = ServedMonitor(self._url, self.name, self._refusal)
         return self._monitor
 
     def _refusal(self) -> Refusal | None:
@@ -291,19 +277,9 @@ class ServedPools:
         """Return the pool that a request names, else all. Raises HttpProblem."""
         return [self.find(query)] if "pool" in query or not self._pools else list(self._pools.values())
 
-    def monitor(self, name: str) -> SharedPool:
+    def monitor(self, name: str) -> ServedMonitor:
         """Return the monitor of the pool *name*, which knows what its generator knows."""
         return self._pools[name].monitor()
-
-    @property
-    def viewers(self) -> int:
-        """Number of open dashboards."""
-        return sum(pool.feed.viewers for pool in self._pools.values())
-
-    def end_streams(self) -> None:
-        """End all feeds, so that the server can stop."""
-        for pool in self._pools.values():
-            pool.feed.end_streams()
 
 
 # --- other kinds of ids ---------------------------------------------------------------------------------
@@ -328,10 +304,6 @@ class ServedKind:
     def name(self) -> str:
         """Name in metrics, which no pool can have."""
         return f"{self.kind}:{self.tag}"
-
-    def id_now(self) -> int:
-        """Return 0: the application makes these ids."""
-        return 0
 
     async def make_ids(self, count: int) -> list[Any]:
         """Make *count* ids. Raises HttpProblem, SnowredisError."""

@@ -1,10 +1,9 @@
 """The ASGI application, and the ids themselves: GET /id and GET /ids.
 
-Ids are served here, before any routing, since a framework's routing costs more than an id. All other requests go to
-routes.py and pages.py. Drain is the time between SIGTERM and the end. Nothing connects before the server starts the
-application, so it may be created before a fork.
+Ids are served here, before any routing. All other requests go to routes.py and pages.py. Drain is the time between
+SIGTERM and the end. Nothing connects before the server starts the application, so it may be created before a fork.
 
-    gunicorn -k snowredis.web.gunicorn_worker.ServiceWorker 'snowredis.web.service:from_environment()'
+    gunicorn -k uvicorn_worker.UvicornWorker 'snowredis.web.service:from_environment()'
     uvicorn --factory snowredis.web.service:from_environment
 """
 
@@ -16,12 +15,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
 from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import Router
 from starlette.types import Message, Receive, Scope, Send
@@ -29,14 +28,17 @@ from starlette.types import Message, Receive, Scope, Send
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.settings import check, check_settings, required_pool, required_url
 from snowredis.web import messages
-from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard
+from snowredis.web.access import LOCAL_HOSTS, Guard
 from snowredis.web.messages import HttpProblem
-from snowredis.web.pages import EndedSessions, page_routes
-from snowredis.web.routes import RequestCounts, Routes
-from snowredis.web.served import ServedKind, ServedKinds, ServedPool, ServedPools
-from snowredis.web.settings import Limits, check_token, settings_from_environment
+from snowredis.web.pages import OPEN_PATHS, page_routes
+from snowredis.web.routes import ID_PATHS, RequestCounts, Routes
+from snowredis.web.served import ServedKinds, ServedPools
+from snowredis.web.settings import SERVICE_SETTINGS, check_token, settings_from_environment
 
 log = logging.getLogger("snowredis")
+
+# load balancers know neither a host name nor a token
+PROBES = frozenset({"/healthz", "/readyz"})
 
 
 def create_app(
@@ -46,10 +48,11 @@ def create_app(
     token: str | None = None,
     hosts: Sequence[str] = (),
     insecure: bool = False,
-    trusted_proxies: Sequence[str] = (),
     create: bool = False,
     kinds: Sequence[str] = (),
-    limits: Limits | None = None,
+    max_count: int = 10_000,
+    wait_s: float = 2.0,
+    drain_s: float = 5.0,
     **options: Any,
 ) -> Service:
     """Create the application. Does not connect.
@@ -61,24 +64,27 @@ def create_app(
         token: required from every client; without one only requests over loopback or a unix socket are allowed.
         hosts: names of the service, without port, besides localhost, 127.0.0.1 and [::1]; "*" allows any.
         insecure: allow all clients, even without a token.
-        trusted_proxies: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto count.
         create: create pools that do not exist, instead of refusing to start.
         kinds: other kinds of ids, as snowredis.generator() takes them, such as "uuid7" and "segment:?tag=invoices", for
             requests with ``kind=`` or ``tag=``.
+        max_count: ids in one response.
+        wait_s: how long a request waits for an id before it gets 503.
+        drain_s: how long it goes on serving after SIGTERM.
 
     Raises:
         ConfigError: a setting is not valid.
     """
     url, names = required_url(url), [required_pool(None, url)] if pools is None else list(pools)
-    limits, options = limits or Limits(), check_settings(options)
+    options = check_settings(options)
+    for name, value in {"max_count": max_count, "wait_s": wait_s, "drain_s": drain_s}.items():
+        SERVICE_SETTINGS[name].check(value)
     if not names or len(set(names)) != len(names):
         raise ConfigError(f"pools must be one name or several different ones, not {names!r}")
     for name in names:
         check("pool", name)
-    guard = RequestGuard(check_token(token), hosts, insecure, limits)
-    others = ServedKinds(url, kinds, limits.wait_s)
-    served = ServedPools(url, names, options, limits.wait_s, create)
-    return Service(served, guard, limits, Proxies(trusted_proxies), others)
+    served = ServedPools(url, names, options, wait_s, create)
+    guard = Guard(check_token(token), insecure)
+    return Service(served, ServedKinds(url, kinds, wait_s), guard, hosts, max_count, drain_s)
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Service:
@@ -95,47 +101,42 @@ class Service:
     """The application; see create_app()."""
 
     def __init__(
-        self, pools: ServedPools, guard: RequestGuard, limits: Limits, proxies: Proxies, kinds: ServedKinds
+        self,
+        pools: ServedPools,
+        kinds: ServedKinds,
+        guard: Guard,
+        hosts: Sequence[str],
+        max_count: int,
+        drain_s: float,
     ) -> None:
-        self.pools, self.guard, self.limits = pools, guard, limits
-        self.proxies, self.kinds = proxies, kinds
+        self.pools, self.guard = pools, guard
         self.counts = RequestCounts(pools.names)
-        self.drain = Drain(limits.drain_s, pools.end_streams)
-        self._running = 0
-        self._sessions = EndedSessions(pools.url)
-        self._routes = Routes(pools, guard, limits, self.counts, self._sessions, kinds, lambda: self.drain.draining)
-        self._router = Router([*self._routes.all(), *page_routes(guard, self._sessions)], default=_not_found)
-        self._entry = proxies.around(self._respond)
+        self.drain = Drain(drain_s)
+        self._kinds, self._max_count = kinds, max_count
+        self._routes = Routes(pools, guard, max_count, self.counts, kinds, lambda: self.drain.draining)
+        self._router = Router([*self._routes.all(), *page_routes()], redirect_slashes=False, default=_not_found)
+        # against DNS rebinding
+        names = [*LOCAL_HOSTS, *(f"[{name}]" if ":" in name and name[0] != "[" else name for name in hosts)]
+        self._of_named_host = TrustedHostMiddleware(self._respond, allowed_hosts=names, www_redirect=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            connection = scope.get("state", {}).get(messages.CONNECTION)
-            if connection is None:
-                await self._entry(scope, receive, send)
-            else:
-                await connection.serve(self._entry, scope, receive, send)
+            if root := scope.get("root_path"):
+                # the path of a mount, or of a proxy
+                scope = {**scope, "path": scope["path"].removeprefix(root) or "/", "root_path": ""}
+            respond = self._respond if scope["path"] in PROBES else self._of_named_host
+            await respond(scope, receive, _closing(scope, send) if self.drain.draining else send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if root := scope.get("root_path"):
-            # the path of a mount, or of a proxy
-            scope = {**scope, "path": scope["path"].removeprefix(root) or "/", "root_path": ""}
-        if self.drain.draining:
-            send = _closing(scope, send)
-        if self._running >= self.limits.max_at_once and scope["path"] not in PROBES:
-            busy = HttpProblem(503, "Busy", "too many concurrent requests. Try again.", 1)
-            await self._send_problem(send, busy)
-            return
-        self._running += 1
+        path = scope["path"]
         try:
-            session = self.guard.check(scope)
-            if session is not None:
-                scope["snowredis.session"] = session
-                await self._sessions.check(session)
-            if scope["path"] in ID_PATHS and scope["method"] == "GET":
+            if path not in PROBES and path not in OPEN_PATHS:
+                self.guard.check(scope)
+            if path in ID_PATHS and scope["method"] == "GET":
                 await self._send_ids(scope, send)
             else:
                 # makes the router raise its 404 and 405
@@ -150,11 +151,9 @@ class Service:
             # the client has gone
             return
         except Exception:
-            log.exception("%s: the request failed", scope["path"][:100])
+            log.exception("%s: the request failed", path[:100])
             # fails if the response has begun; then the server closes the connection
             await self._send_problem(send, HttpProblem(500, "InternalError", "the service failed; see its log"))
-        finally:
-            self._running -= 1
 
     async def _send_problem(self, send: Send, problem: HttpProblem, more: Mapping[str, str] | None = None) -> None:
         self.counts.count_error(problem.status)
@@ -170,29 +169,13 @@ class Service:
         """Respond to GET /id and GET /ids. What cannot be served is refused before an id is made."""
         media_type = messages.parse_media_type(scope["headers"])
         query, one = messages.parse_query(scope["query_string"]), scope["path"] == "/id"
-        source = self.kinds.find(query) or self.pools.find(query)
+        source = self._kinds.find(query) or self.pools.find(query)
         if media_type == messages.BINARY and source.makes_text:
             detail = f"ids of {source.name!r} are text, and cannot be packed"
             raise HttpProblem(406, "NotAcceptable", detail)
-        ids = await source.make_ids(1 if one else messages.parse_count(query, self.limits.max_count))
+        ids = await source.make_ids(1 if one else messages.parse_count(query, self._max_count))
         self.counts.count_ids(source.name, len(ids))
-        body = messages.encode_ids(ids, media_type, one=one)
-        connection = scope.get("state", {}).get(messages.CONNECTION)
-        # a session may end
-        if one and connection is not None and "snowredis.session" not in scope:
-            connection.repeat(partial(self._id_again, source, media_type, messages.head_of(media_type)))
-        await messages.send_body(send, body, media_type=media_type)
-
-    def _id_again(self, source: ServedKind | ServedPool, media_type: str, head: bytes) -> bytes:
-        """Return the response to a request for an id that was served before; b"" if that takes more than an id."""
-        if self.drain.draining or not self.guard.ids.take(time.monotonic()):
-            return b""
-        an_id = source.id_now()
-        if not an_id:
-            return b""
-        self.counts.count_ids(source.name, 1)
-        body = messages.encode_ids([an_id], media_type, one=True)
-        return head + b"content-length: %d\r\n\r\n%b" % (len(body), body)
+        await messages.send_body(send, messages.encode_ids(ids, media_type, one=one), media_type=media_type)
 
     # --- start and stop ----------------------------------------------------------------------------
 
@@ -202,6 +185,7 @@ class Service:
         Raises:
             SnowredisError: as ServedPool.start().
         """
+        logging.getLogger("uvicorn.error").addFilter(_once_a_minute)
         await self.pools.start()
         await self._routes.start()
         self.drain.start()
@@ -210,7 +194,7 @@ class Service:
         """Release all worker ids. May be called again, and after a start that failed."""
         self.drain.stop()
         await self.pools.stop()
-        await self.kinds.stop()
+        await self._kinds.stop()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Start and stop when the server says so. An error of the start is one line in its log."""
@@ -246,6 +230,15 @@ async def _not_found(_scope: Any, _receive: Any, _send: Any) -> None:
     raise HttpProblem(404, "NotFound", "there is nothing at this path; see /openapi.json")
 
 
+def _once_a_minute(record: logging.LogRecord, logged_s: dict[str, float] = {}) -> bool:  # noqa: B006 - it is kept
+    """Return whether the server logs a warning: the same one once a minute, since strangers cause most of them."""
+    now_s, text = time.monotonic(), str(record.msg)
+    if record.levelno != logging.WARNING or now_s - logged_s.get(text, float("-inf")) >= 60:
+        logged_s[text] = now_s
+        return True
+    return False
+
+
 class Drain:
     """The time between SIGTERM and the end: not ready any more, but every request is served.
 
@@ -255,15 +248,14 @@ class Drain:
 
     Args:
         drain_s: its length; 0: none.
-        end_streams: ends responses that have no end of their own, which the server would wait for.
 
     Attributes:
         draining: true from SIGTERM on.
     """
 
-    def __init__(self, drain_s: float, end_streams: Callable[[], None]) -> None:
+    def __init__(self, drain_s: float) -> None:
         self.draining = False
-        self._drain_s, self._end_streams = drain_s, end_streams
+        self._drain_s = drain_s
         # the server's handlers
         self._handlers: dict[int, Any] = {}
 
@@ -292,13 +284,11 @@ class Drain:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         first, self.draining = not self.draining, True
         if number != signal.SIGTERM or self._drain_s <= 0:
-            self._loop.call_soon_threadsafe(self._end_streams)
             self._handlers[number](number, frame)
         elif first:
             log.info("SIGTERM: not ready any more, and stopping in %g s", self._drain_s)
             self._loop.call_soon_threadsafe(self._loop.call_later, self._drain_s, self._end, number)
 
     def _end(self, number: int) -> None:
-        self._end_streams()
         if number in self._handlers:
             self._handlers[number](number, None)

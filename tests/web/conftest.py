@@ -6,7 +6,10 @@ import contextlib
 import http.client
 import itertools
 import os
+import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,6 +22,7 @@ from starlette.testclient import TestClient
 from snowredis.testing import memory_pool
 from snowredis.web.service import Service, create_app
 from tests.support import warm
+from tests.support.pages import blocks_of
 from tests.support.pools import new_pool
 from tests.support.ports import free_port
 from tests.support.servers import RedisServer
@@ -57,7 +61,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def each_request_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no request get what another one read a moment ago."""
-    monkeypatch.setattr("snowredis.web.feed.FRESH_S", 0.0)
+    monkeypatch.setattr("snowredis.web.report.FRESH_S", 0.0)
 
 
 @pytest.fixture
@@ -147,3 +151,48 @@ def served(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     pools = [part for pool in SHARED for part in ("--pool", pool)]
     with serving(tmp_path_factory.mktemp("served")) as start:
         yield start(*pools, "--access-log", url=server.url)
+
+
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+_FOLDERS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+
+
+@pytest.fixture
+def nginx(tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Yield a function that starts nginx with the lines of the page before services, and returns its port."""
+    if NGINX is None:
+        pytest.skip("no nginx on PATH")
+    program = NGINX
+    [lines_of_page] = [block.text for block in blocks_of("docs/how-to/service.md") if "proxy_pass" in block.text]
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(*ports: int) -> int:
+        port = free_port()
+        lines = lines_of_page.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
+        lines = (
+            re.sub(r".*ssl_certificate.*\n", "", lines)
+            .replace("timeout 10s", "timeout 1s")
+            .replace("1000r/s", "100000r/s")
+        )
+        lines = lines.replace(
+            "server 127.0.0.1:8600 ", "".join(f"server 127.0.0.1:{each} max_fails=0; " for each in ports) + "#"
+        )
+        temporary = "".join(f"{name}_temp_path {tmp_path / name};" for name in _FOLDERS)
+        config = tmp_path / "nginx.conf"
+        config.write_text(
+            f"daemon off; pid {tmp_path / 'pid'}; error_log {tmp_path / 'err'}; events {{}}\n"
+            f"http {{ access_log off; {temporary}\n{lines} }}"
+        )
+        processes.append(subprocess.Popen([program, "-c", config, "-e", tmp_path / "err", "-p", tmp_path]))
+
+        def accepts() -> bool:
+            with socket.create_connection(("127.0.0.1", port)):
+                return True
+
+        eventually(accepts, "nginx", ignored=(OSError,))
+        return port
+
+    yield start
+    for process in processes:
+        process.terminate()
+        process.wait(10)

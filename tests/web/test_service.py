@@ -6,7 +6,6 @@ import asyncio
 import json
 import struct
 import sys
-import time
 from typing import Any
 
 import httpx
@@ -19,7 +18,6 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockMovedBack, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.testing import DEFAULT_START_MS, ManualClock, memory_pool
-from snowredis.web.access import RateLimit
 from snowredis.web.messages import (
     BINARY,
     JSON,
@@ -27,15 +25,12 @@ from snowredis.web.messages import (
     HttpProblem,
     choose_media_type,
     encode_ids,
-    parse_until,
     problem_of,
 )
 from snowredis.web.service import create_app, from_environment
-from snowredis.web.settings import Limits
 from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
-from tests.support.waiting import eventually
 from tests.web.conftest import client_of, running
 
 BIG = (1 << 63) - 1
@@ -64,11 +59,8 @@ def test_ids_are_given_as_text_and_as_big_endian_int64_too(client: TestClient) -
         ("text/*", TEXT),
         ("Text/Plain; charset=utf-8", TEXT),
         ("application/octet-stream, application/json;q=0.5", BINARY),
-        ("application/json;q=0.5, text/plain;q=0.6", TEXT),
-        ("application/json;q=0, */*", TEXT),
+        ("image/png, text/plain", TEXT),
         ("image/png", None),
-        ("application/json;q=0", None),
-        ("application/json;q=nan", None),
     ],
 )
 def test_the_kind_is_what_accept_asks_for(accept: str, kind: str | None) -> None:
@@ -144,27 +136,19 @@ def test_what_is_no_id_is_400_and_says_why(client: TestClient, text: str) -> Non
 
 @pytest.mark.parametrize("path", ["/", "/decode/1", "/id", "/ids?count=1", "/workers", "/nothing"])
 def test_another_method_is_405_or_404_and_makes_no_id(client: TestClient, path: str) -> None:
-    before = client.get("/workers").json()["workers"]
+    before = client.get("/workers").json()["leases"]
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
         assert client.request(method, path).status_code == (404 if path == "/nothing" else 405)
-    assert client.get("/workers").json()["workers"][0]["ids_made"] == before[0]["ids_made"]
+    assert client.get("/workers").json()["leases"][0]["ids_made"] == before[0]["ids_made"]
 
 
 def test_health_and_readiness_need_no_more_than_a_lease(client: TestClient) -> None:
     assert client.get("/healthz").json() == {"ok": True}
-
-    def statuses() -> Any:
-        levels = {pool["status"]["level"] for pool in client.get("/readyz").json()["pools"].values()}
-        return levels == {"ok"}
-
-    # unknown until the pools were read
-    eventually(statuses, "the status of both pools")
     told = client.get("/readyz").json()
     assert (told["ready"], [*told["pools"]]) == (True, ["a", "b"])
     one = client.get("/readyz?pool=b").json()["pools"]
     assert [*one] == ["b"]
     assert (one["b"]["ready"], one["b"]["error"], one["b"]["detail"]) == (True, None, None)
-    assert one["b"]["status"]["headline"] == "1 worker alive"
     assert client.get("/readyz?pool=c").status_code == 404
 
 
@@ -205,16 +189,12 @@ def test_at_the_end_of_a_layout_it_is_not_ready_and_the_request_was_not_wrong() 
 def test_below_a_prefix_it_serves_what_it_serves_without(client: TestClient) -> None:
     app: Any = client.app
     mounted = TestClient(Starlette(routes=[Mount("/ids", app)]), base_url="http://127.0.0.1:8600")
-    for path in ("/id", "/ids?count=2", "/workers", "/healthz", "/", "/static/page.css"):
+    for path in ("/id", "/ids?count=2", "/workers", "/healthz", "/", "/static/page.js"):
         assert mounted.get(f"/ids{path}").status_code == 200, path
-    assert mounted.post("/ids/logout", follow_redirects=False).headers["location"] == "./"
-
-
-def test_metrics_are_read_however_many_lookups_there_are() -> None:
-    with client_of(create_app(memory_pool(), limits=Limits(lookups_per_s=3))) as client:
-        assert {client.get("/workers").status_code for _ in range(10)} == {200, 429}
-        assert client.get("/metrics").status_code == 200
-        assert {client.get("/metrics").status_code for _ in range(10)} == {200, 429}
+    # nothing below the prefix leads out of it
+    for path in ("/workers/", "//workers", "/static/"):
+        answer = mounted.get(f"/ids{path}", follow_redirects=False)
+        assert (answer.status_code, answer.headers.get("location")) == (404, None), path
 
 
 def test_redis_away_is_503_at_once_and_the_service_starts_all_the_same() -> None:
@@ -274,7 +254,8 @@ def test_settings_that_cannot_work_stop_the_start() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"pools": []}, {"pools": ["a", "a"]}, {"pools": ["a b"]}, {"token": "short"}, {"poool": "a"}, {"ttl": "x"}],
+    [{"pools": []}, {"pools": ["a", "a"]}, {"pools": ["a b"]}, {"token": "short"}, {"poool": "a"}, {"ttl": "x"}]
+    + [{"max_count": 0}, {"max_count": 2_000_000}, {"wait_s": -1}, {"drain_s": True}],
 )
 def test_a_service_that_cannot_work_is_not_made(options: dict[str, Any]) -> None:
     with pytest.raises(snowredis.ConfigError):
@@ -303,11 +284,11 @@ def test_what_the_pool_looks_like_is_told_without_tokens(server: RedisServer, po
         with client_of(create_app(server.url, pools=[pool_name])) as client:
             answers = [client.get(path) for path in ("/workers", "/events", f"/whois/{ids.next_id()}")]
     workers, events, whois = (answer.json() for answer in answers)
-    assert {row["label"] for row in workers["workers"]} == {"shop", "snowredis serve"}
-    assert workers["workers"][0]["state"] == "healthy"
+    assert {row["label"] for row in workers["leases"]} == {"shop", "snowredis serve"}
+    assert workers["leases"][0]["state"] == "alive"
     assert (workers["pool"]["used"], workers["pool"]["capacity"]) == (2, 1024)
     assert [event["kind"] for event in events["events"]].count("claimed") == 2
-    assert whois["whois"]["holder"]["label"] == "shop"
+    assert whois["whois"]["maker"]["label"] == "shop"
     assert whois["whois"]["id"] == whois["decoded"]["id"]
     for answer in answers:
         assert not any(secret in answer.text for secret in secrets)
@@ -337,52 +318,6 @@ def test_many_at_once_never_get_the_same_id(server: RedisServer, pool_name: str)
     assert len(ids) == len(set(ids)) == 20 * 3001
 
 
-# --- limits ----------------------------------------------------------------------------------------
-
-
-def test_a_time_without_an_offset_is_utc_in_every_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    time.tzset()
-    try:
-        assert parse_until({"until": "2026-01-31T12:00:00"}) == 1_769_860_800_000
-        assert parse_until({"until": "2026-01-31T21:00:00.5+09:00"}) == 1_769_860_800_500
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-
-
-def test_a_bucket_gives_what_its_rate_says() -> None:
-    bucket = RateLimit(10, "tests")
-    assert [bucket.take(100.0) for _ in range(12)] == [True] * 10 + [False] * 2
-    assert [bucket.take(100.25) for _ in range(3)] == [True, True, False]
-    assert [bucket.take(200.0) for _ in range(12)] == [True] * 10 + [False] * 2
-
-
-def test_too_many_requests_are_429_and_told_when_to_come_again() -> None:
-    limits = Limits(id_requests_per_s=1, lookups_per_s=1)
-    with client_of(create_app(memory_pool(), limits=limits)) as client:
-        for path in ("/id", "/workers"):
-            answers = [client.get(path) for _ in range(4)]
-            assert {answer.status_code for answer in answers} == {200, 429}, path
-            assert answers[-1].headers["retry-after"] == "1"
-
-
-def test_too_many_at_once_are_503() -> None:
-    app = create_app(memory_pool(), limits=Limits(max_at_once=1))
-    with client_of(app) as client:
-        app._running = 1
-        answer = client.get("/id")
-        assert (answer.status_code, answer.json()["error"]) == (503, "Busy")
-        app._running = 0
-        assert client.get("/id").status_code == 200
-
-
-@pytest.mark.parametrize("limits", [{"max_count": 0}, {"max_count": 2_000_000}, {"wait_s": -1}, {"max_viewers": True}])
-def test_a_limit_that_cannot_be_is_refused(limits: dict[str, Any]) -> None:
-    with pytest.raises(snowredis.ConfigError):
-        Limits(**limits)
-
-
 # --- the environment -------------------------------------------------------------------------------
 
 
@@ -398,8 +333,8 @@ def test_the_environment_says_what_is_served() -> None:
         }
     )
     assert app.pools.names == ["a", "b"]
-    assert (app.limits.max_count, app.limits.wait_s) == (77, 0.5)
-    assert app.guard.auth is not None
+    assert app._max_count == 77
+    assert not app.guard.local_only
     assert from_environment({"SNOWREDIS_POOL": "x"}).pools.names == ["x"]
 
 
@@ -418,9 +353,6 @@ def test_the_description_names_every_route(client: TestClient) -> None:
     told = client.get("/openapi.json").json()
     assert told["openapi"].startswith("3.1")
     for path, operations in told["paths"].items():
-        # has no end
-        if path == "/live":
-            continue
         ((method, operation),) = operations.items()
         given = path.replace("{text}", "1") + ("?count=2" if path == "/ids" else "")
         answer, described = client.request(method, given), operation["responses"]
@@ -439,42 +371,7 @@ def test_metrics_count_what_was_served(client: TestClient) -> None:
     assert "snowredis_ids_total{" in text
 
 
-# --- the stream ------------------------------------------------------------------------------------
-
-
-def test_a_viewer_gets_everything_and_then_only_what_changed(server: RedisServer, pool_name: str) -> None:
-    new_pool(server.url, pool_name)
-    app = create_app(server.url, pools=[pool_name])
-
-    async def watch() -> list[tuple[str, Any]]:
-        async with running(app):
-            watched = app.pools._pools[pool_name].feed
-            found = []
-            late = None
-            async for event in watched.stream():
-                kind, data = event.decode().removeprefix("event: ").split("\ndata: ")
-                found.append((kind, json.loads(data)))
-                if late is None:
-                    late = await asyncio.to_thread(snowredis.connect, server.url, pool=pool_name, label="late")
-                    await late.anext_id()
-                if kind == "change" and any(row["label"] == "late" for row in found[-1][1]["workers"]):
-                    await late.aclose()
-                if kind == "change" and found[-1][1]["gone"]:
-                    app.pools.end_streams()
-            assert watched.viewers == 0
-            return found
-
-    found = asyncio.run(asyncio.wait_for(watch(), 30))
-    kinds = [kind for kind, _ in found]
-    assert kinds == ["all"] + ["change"] * (len(kinds) - 1)
-    assert [row["label"] for row in found[0][1]["workers"]] == ["snowredis serve"]
-    events = [event["id"] for _, told in found for event in told["events"]]
-    assert len(events) == len(set(events)) >= 4
-    assert found[-1][1]["gone"] == [1]
-    assert "token" not in json.dumps(found)
-
-
-def test_events_are_filtered_by_kind_and_worker_and_there_is_a_history(server: RedisServer, pool_name: str) -> None:
+def test_events_are_filtered_by_kind_and_worker(server: RedisServer, pool_name: str) -> None:
     new_pool(server.url, pool_name)
     with client_of(create_app(server.url, pools=[pool_name])) as client:
         for label in ("first", "second"):
@@ -493,16 +390,6 @@ def test_events_are_filtered_by_kind_and_worker_and_there_is_a_history(server: R
         assert client.get(f"/events?worker={worker}&kind=lost").json()["events"] == []
         for query in ("kind=nonsense", "worker=-1", "worker=x", "worker=4194304", "worker=" + "9" * 30):
             assert client.get(f"/events?{query}").status_code == 400
-        points = client.get("/history").json()["points"]
-        assert [point.keys() for point in points] == [{"at", "living", "ids_per_second", "deaths"}]
-
-
-def test_too_many_viewers_are_sent_away() -> None:
-    app = create_app(memory_pool(), limits=Limits(max_viewers=1))
-    with client_of(app) as client:
-        app.pools._pools["default"].feed.viewers = 1
-        answer = client.get("/live")
-        assert (answer.status_code, answer.headers["retry-after"]) == (503, "30")
 
 
 def test_importing_the_library_does_not_import_the_framework() -> None:

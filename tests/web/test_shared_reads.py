@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import snowredis
 from snowredis.web.service import create_app
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
@@ -23,14 +24,14 @@ def test_readers_of_the_same_moment_share_one_look(
     own_server: RedisServer, pool_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # longer than the test
-    monkeypatch.setattr("snowredis.web.feed.FRESH_S", 60.0)
+    monkeypatch.setattr("snowredis.web.report.FRESH_S", 60.0)
     new_pool(own_server.url, pool_name)
     with client_of(create_app(own_server.url, pools=[pool_name])) as client, ThreadPoolExecutor(10) as threads:
         before = calls_of(own_server)
         answers = list(threads.map(lambda _: client.get("/workers"), range(30)))
         assert {answer.status_code for answer in answers} == {200}
         assert len({answer.text for answer in answers}) == 1
-        # calls of the feed or of these readers, and of heartbeats meanwhile; not of each of the 30 readers
+        # calls of these readers, and of heartbeats meanwhile; not of each of the 30 readers
         assert calls_of(own_server) - before <= 4
 
 
@@ -40,3 +41,42 @@ def test_lists_are_encoded_as_json_encodes_them() -> None:
     values: list[Any] = [{"a": [1, {"b": [None]}], "ü": "x"}, {"a": []}, {}, [1, 2], "x", {"a": {"b": [1 << 60]}}]
     for value in values:
         assert json.loads(json_bytes(value)) == value
+
+
+def test_a_reader_that_has_the_answer_gets_only_its_tag_and_others_get_it_compressed(
+    own_server: RedisServer, pool_name: str, each_request_reads: None
+) -> None:
+    new_pool(own_server.url, pool_name)
+    with client_of(create_app(own_server.url, pools=[pool_name])) as client:
+        # a heartbeat in between changes the answer
+        for _ in range(20):
+            first = client.get("/workers?limit=10")
+            again = client.get("/workers?limit=10", headers={"if-none-match": first.headers["etag"]})
+            if again.status_code == 304:
+                break
+        assert (again.status_code, again.content) == (304, b"")
+        plain = client.get("/workers?limit=10", headers={"accept-encoding": "identity"})
+        assert first.headers["content-encoding"] == "gzip"
+        assert "content-encoding" not in plain.headers
+        assert plain.json()["states"] == first.json()["states"] == {}
+        assert first.json()["services"] == 1
+        with snowredis.connect(own_server.url, pool=pool_name, label="another") as ids:
+            ids.next_id()
+            changed = client.get("/workers?limit=10", headers={"if-none-match": first.headers["etag"]})
+        assert changed.status_code == 200
+
+
+def test_a_filter_and_a_limit_choose_workers_and_the_counts_are_of_all(own_server: RedisServer, pool_name: str) -> None:
+    new_pool(own_server.url, pool_name)
+    with (
+        client_of(create_app(own_server.url, pools=[pool_name])) as client,
+        snowredis.connect(own_server.url, pool=pool_name, label="Checkout <b>") as ids,
+    ):
+        ids.next_id()
+        found = client.get("/workers?filter=checkout&limit=1").json()
+        assert [row["label"] for row in found["leases"]] == ["Checkout <b>"]
+        assert (found["found"], found["states"], found["services"]) == (1, {"alive": 1}, 1)
+        cut = client.get("/workers?limit=1").json()
+        assert (len(cut["leases"]), cut["found"]) == (1, 2)
+        for limit in ("0", "x", "10001", ""):
+            assert client.get(f"/workers?limit={limit}").status_code == 400

@@ -29,7 +29,6 @@ def under_load(ports: list[int], act: Callable[[Loaded], None], path: str = "/id
     return asyncio.run(asyncio.wait_for(run(), 60))
 
 
-# the same request for one id on a connection does not pass through uvicorn
 @pytest.mark.parametrize("path", ["/id", "/ids?count=3"])
 def test_a_stop_is_announced_and_loses_no_request(server: RedisServer, pool_name: str, serve: Serve, path: str) -> None:
     new_pool(server.url, pool_name)
@@ -51,19 +50,20 @@ def test_a_stop_is_announced_and_loses_no_request(server: RedisServer, pool_name
     assert [one.pid for one in snowredis.WorkerPool(server.url, pool_name).workers()] == [second.process.pid]
 
 
-def test_gunicorn_replaces_its_processes_and_loses_no_request(
-    server: RedisServer, pool_name: str, serve: Serve
+def test_gunicorn_replaces_its_processes_and_loses_no_request_of_nginx(
+    server: RedisServer, pool_name: str, serve: Serve, nginx: Callable[..., int]
 ) -> None:
     pytest.importorskip("gunicorn")
     pytest.importorskip("uvicorn_worker")
     new_pool(server.url, pool_name)
     served = serve(
-        *("-m", "gunicorn", "-w", "2", "-k", "snowredis.web.gunicorn_worker.ServiceWorker", "--no-control-socket"),
+        *("-m", "gunicorn", "-w", "2", "-k", "uvicorn_worker.UvicornWorker", "--no-control-socket"),
         *("--bind", "127.0.0.1:{port}", "snowredis.web.service:from_environment()"),
         url=server.url,
         command=[],
         SNOWREDIS_SERVE_POOLS=pool_name,
         SNOWREDIS_SERVE_DRAIN_S="1",
+        SNOWREDIS_SERVE_HOSTS="ids.internal",
     )
     before = pids_of(server, pool_name, served)
 
@@ -71,7 +71,7 @@ def test_gunicorn_replaces_its_processes_and_loses_no_request(
         served.process.send_signal(signal.SIGHUP)
         eventually(lambda: not before & pids_of(server, pool_name, served), "two new processes", 30)
 
-    seen = under_load([served.port], reload)
+    seen = under_load([nginx(served.port, served.port)], reload, "/ids/id")
     assert (seen.lost, seen.repeated) == ([], 0)
     served.stop()
     assert snowredis.WorkerPool(server.url, pool_name).workers() == []

@@ -1,8 +1,9 @@
-"""`serve`: serve ids over HTTP and the dashboard, by uvicorn. Addresses other than loopback need a token."""
+"""`serve`: serve ids over HTTP and a page to look at, by uvicorn. Addresses other than loopback need a token."""
 
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,6 @@ _OPTIONS = {
     "--pool": "pools",
     "--token-file": "token_file",
     "--allow-host": "hosts",
-    "--trust-proxy": "trusted_proxies",
     "--kind": "kinds",
     "--create": "create",
     "--insecure": "insecure",
@@ -46,6 +46,8 @@ def add_arguments(parser: Parser) -> None:
         else:
             metavar = "FILE" if name == "token_file" else "N"
             parser.add_argument(option, dest=name, type=reader(setting), metavar=metavar, help=text)
+    text = "address or network of a proxy whose X-Forwarded-For is the client; may be repeated"
+    parser.add_argument("--trust-proxy", action="append", metavar="ADDRESS", default=[], help=text)
     parser.add_argument("--access-log", action="store_true", help="log every request")
 
 
@@ -57,7 +59,23 @@ def run(args: argparse.Namespace) -> None:
         raise missing_extra(error, "web") from error
     app = from_environment(_environment(args))
     _check_host(args.host, app)
-    server.run(app, args.host, args.port, access_log=args.access_log)
+    server.run(app, args.host, args.port, access_log=args.access_log, proxies=_proxies(args.trust_proxy))
+
+
+def _proxies(addresses: list[str]) -> str:
+    """Return the addresses as uvicorn takes them. Raises ConfigError for those of every client."""
+    for address in addresses:
+        try:
+            is_everybody = ipaddress.ip_network(address).prefixlen == 0
+        except ValueError:
+            is_everybody = True
+        if is_everybody:
+            raise ConfigError(
+                f"--trust-proxy {address!r} is not the address of a proxy; the service was not started. Use addresses "
+                "such as 10.0.0.7 and networks such as 10.0.0.0/8. If all were trusted, each client could choose the "
+                "address that its wrong tokens are counted for."
+            )
+    return ",".join(addresses)
 
 
 def _environment(args: argparse.Namespace) -> dict[str, str]:
@@ -86,8 +104,8 @@ def _check_host(host: str, app: Service) -> None:
 
 SERVE = Command(
     "serve",
-    "serve ids over HTTP, and a dashboard",
-    """GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /metrics; the dashboard is at /. Settings
+    "serve ids over HTTP, and a page to look at",
+    """GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /metrics; the page is at /. Settings
 that are in no SNOWREDIS_* variable are those of the pools.""",
     [
         ("snowredis serve", "on http://127.0.0.1:8600"),

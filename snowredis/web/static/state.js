@@ -1,56 +1,111 @@
-// What the service sent last, and what follows from it. The other modules read it; feed.js writes it.
+// What the service said last, what follows from it, and what the URL says. page.js polls; all others read.
+import { parseJson } from "./dom.js";
 
 export const state = {
-  pool: null,
-  // the verdict of the service
-  status: null,
-  // worker id -> row; those that have a lease, and those of whom Redis may have forgotten it
-  workers: new Map(),
-  // leases that ended without a release, the newest first; *silent*: the process may live
-  ended: [],
-  // {question, text} of what people ask before they restart something; none while that is unknown
-  answers: [],
-  // newest last
+  // names of the pools, and the one that is shown
+  pools: [], pool: "",
+  // the last report; null: none yet
+  report: null,
+  // leases by worker id; *ended*: without a release
+  rows: [],
   events: [],
-  // [ms, ids per second, living workers]; null where nothing could be read
+  // [ms, ids per second], as long as this page is open; null where nothing could be read
   points: [],
-  // Redis clock minus the clock of this browser
-  offsetMs: 0,
-  // since when Redis cannot be read, on its clock; null: it can
-  staleSinceMs: null,
-  // since when the service does not respond, on the clock of this browser; null: it does
-  downSinceMs: null,
-  // why the service refuses the stream; "": it does not
-  refusal: "",
-  // when a message came last, on the clock of this browser; 0: never
-  receivedAtMs: 0,
+  // worker id -> [ms, ids per second] at each heartbeat
+  rates: new Map(),
+  // Redis clock minus the clock of this browser; when the service replied last
+  offsetMs: 0, repliedMs: 0,
+  // {level, title, text}: why nothing could be read; null: it could
+  failure: null,
 };
 
-// a service that is connected sends something every second
-export const SILENT_MS = 8000;
-// worst first; those that tiles, chips and rows show
-export const STATES = ["dead", "no-ids", "silent", "unknown", "late", "healthy"];
-// the letter that says the state without its color
-export const LETTERS = { healthy: "", late: "L", silent: "S", "no-ids": "N", unknown: "?", dead: "✕" };
+export const EVERY_MS = 2000, PAST_MS = 600000, KEPT_RATES = 120;
+// above the first, a page shows the second: people filter
+const MANY = 1050, FIRST = 200;
+// worst first; the letter says the state without its color
+export const LETTERS = { died: "✕", expired: "E", "no-ids": "N", silent: "S", unknown: "?", alive: "" };
+export const STATES = Object.keys(LETTERS);
 
 export const now = () => Date.now() + state.offsetMs;
-export const ttlMs = () => Number(state.pool?.settings?.ttl_ms) || 30000;
-export const heartbeatAge = (worker) => Math.max(0, now() - worker.heartbeat_at);
-export const serviceIsDown = () => state.downSinceMs !== null || Date.now() - state.receivedAtMs > SILENT_MS;
-export const isStale = () => state.staleSinceMs !== null || serviceIsDown();
+export const info = () => state.report?.pool;
+export const isStale = () => state.failure !== null;
+export const stateOf = (row) => (isStale() && !row.ended ? "unknown" : row.state);
+// the service has a lease like all others, and is no worker of the fleet
+export const isService = (row) => row.label === "snowredis serve";
+export const ownerText = (of) => [of.label, of.host, of.pid && `pid ${of.pid}`].filter(Boolean).join(", ");
+export const nameOf = (of) => of.label || [of.host, of.pid].filter(Boolean).join(" ") || "no name";
 
-// as state_of() in snapshot.py
-export function healthOf(worker) {
-  if (worker.ended) return worker.silent ? "silent" : "dead";
-  if (worker.state === "unknown" || isStale()) return "unknown";
-  const age = heartbeatAge(worker) / ttlMs();
-  if (age >= 2 / 3) return "silent";
-  return worker.state ?? (age < 1 / 2 ? "healthy" : "late");
+// the response; throws {level, title, text}
+export async function get(path, query) {
+  let response;
+  try {
+    // without the user and the password that may be in the address of the page
+    response = await fetch(`${location.origin}${location.pathname}${path}?${new URLSearchParams(query)}`);
+  } catch {
+    throw { level: "unknown", title: "unknown: the service does not respond", text: "Check that the service runs; the page tries again every 2 s" };
+  }
+  // the browser asks for the token
+  if (response.status === 401) location.reload();
+  if (response.ok) return response;
+  const { detail } = await response.json().catch(() => ({}));
+  const away = response.status === 503;
+  throw { level: away ? "critical" : "unknown", title: away ? "the pool cannot be read" : "the service refuses", text: String(detail ?? `/${path} has the HTTP status ${response.status}`) };
 }
 
-// worker ids of one process are one process
-export const processesIn = (leases) => new Set(leases.map((each) => `${each.host} ${each.pid}`)).size;
-// what a process says of itself: name of the field, class of its column in the table
-export const OWNER = [["host", "left wide"], ["pid", "wide"], ["label", "left"]];
-export const ownerText = (of) => OWNER.map(([name]) => of[name] && (name === "pid" ? `pid ${of.pid}` : of[name])).filter(Boolean).join(", ");
-export const ownerOf = (worker) => worker.label || [worker.host, worker.pid].filter(Boolean).join(" ") || "no name";
+let tag = "", seen = "";
+
+// reads the pool; the service sends nothing again that the browser has
+export async function read(filter) {
+  const pool = state.pool, many = (info()?.used ?? 0) > MANY;
+  try {
+    const response = await get("workers", { pool, limit: many ? FIRST : MANY, ...(many && filter ? { filter } : {}) });
+    const text = await response.text();
+    if (pool !== state.pool) return;
+    state.failure = null;
+    state.repliedMs = Date.now();
+    if (response.headers.get("etag") !== tag || !state.report) take(parseJson(text));
+    tag = response.headers.get("etag");
+    state.points.push([now(), state.report.ids_per_second]);
+    await readEvents();
+  } catch (failure) {
+    if (!failure.title) throw failure;
+    state.failure = failure;
+    state.points.push([now(), null]);
+  }
+  while (state.points[0]?.[0] < now() - PAST_MS) state.points.shift();
+}
+
+function take(report) {
+  state.report = report;
+  if (report.pool) state.offsetMs = report.pool.at - Date.now();
+  const ended = (row) => row.state === "died" || row.ends_at <= report.pool.at;
+  state.rows = report.leases.map((row) => ({ ...row, ended: ended(row) })).sort((a, b) => a.worker - b.worker || a.ended - b.ended);
+  for (const { worker, heartbeat_at, ids_per_second } of state.rows.filter((row) => !row.ended)) {
+    const rates = state.rates.get(worker) ?? [];
+    if (rates.at(-1)?.[0] !== heartbeat_at) rates.push([heartbeat_at, ids_per_second]);
+    state.rates.set(worker, rates.slice(-KEPT_RATES));
+  }
+}
+
+// only if a counter of the pool says that there are new ones
+async function readEvents() {
+  const counters = JSON.stringify(Object.entries(info() ?? {}).filter(([, value]) => Number.isInteger(value)).filter(([name]) => !/at$|_ms$|^(used|free|version)$/.test(name)));
+  if (counters === seen) return;
+  state.events = parseJson(await (await get("events", { pool: state.pool })).text()).events.reverse();
+  seen = counters;
+}
+
+// --- the URL: #/pool/orders, #/pool/orders/worker/17, #/pool/orders/id/249734652741287936 ----------------
+
+export function route() {
+  const parts = location.hash.split("/").slice(1).map((part) => { try { return decodeURIComponent(part); } catch { return part; } });
+  const of = (name) => (parts.includes(name) ? parts[parts.indexOf(name) + 1] ?? "" : "");
+  return { pool: of("pool"), worker: /^\d{1,7}$/.test(of("worker")) ? Number(of("worker")) : null, id: of("id") };
+}
+
+export const linkTo = (kind = "", value = "") => `#/pool/${encodeURIComponent(state.pool)}${kind && `/${kind}/${encodeURIComponent(value)}`}`;
+
+export function open(pool) {
+  Object.assign(state, { pool, report: null, rows: [], events: [], points: [], rates: new Map(), failure: null, repliedMs: 0 });
+  tag = seen = "";
+}
