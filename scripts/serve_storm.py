@@ -194,9 +194,10 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as stack:
         directory, home = Path(temporary), Path(temporary, "redis")
-        url = embedded.start(home).url
+        embedded.start(home)
         stack.callback(embedded.stop, home)
-        services = Services(directory, url)
+        # its pool loses nothing, so no new process waits after a kill
+        services = Services(directory, f"embedded://{home}")
         stack.callback(services.stop)
         port = stack.enter_context(nginx(directory, services.ports))
         began_s, seen = time.monotonic(), Seen(args.requests)

@@ -48,9 +48,10 @@ def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolC
     Its durability is "assured": the server writes each command to its disk before it replies.
     """
     if is_embedded(url):
-        settings = {"outage_reserve": 0.0, "durability": "assured"} | {
-            name: value for name, value in settings.items() if value is not None
-        }
+        settings = {"outage_reserve": 0.0} | {name: value for name, value in settings.items() if value is not None}
+        # it has lost nothing that could be detected
+        if settings.get("durability", "detect") == "detect":
+            settings["durability"] = "assured"
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(settings)
     layout = layout_of(used["layout"])
     if used["fields"]:

@@ -176,6 +176,20 @@ def test_a_restart_needs_no_wait_and_loses_nothing_even_after_kill_minus_nine(ho
 
 
 @pytest.mark.usefixtures("real")
+def test_a_pool_with_the_default_settings_gives_a_new_worker_ids_at_once_after_kill_minus_nine(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with snowredis.connect(f"embedded://{home}", pool="p") as first:
+        made = [first.next_id()]
+        kill(home)
+        with snowredis.connect(f"embedded://{home}", pool="p") as second:
+            made.append(second.next_id())
+        made.append(first.next_id())
+    assert len(set(made)) == 3
+    assert "new workers wait" not in caplog.text
+
+
+@pytest.mark.usefixtures("real")
 def test_no_id_is_repeated_while_the_server_is_killed_and_started_again_and_again(
     home: Path, spawn: Callable[..., User]
 ) -> None:
