@@ -382,7 +382,7 @@ def required_pool(pool: str | None, url: Any) -> str:
     return MEMORY_POOL if pool is None else pool
 
 
-def url_to_look_at(url: Any = None) -> Any:
+def url_to_read(url: Any = None) -> Any:
     """Return *url*; if it is None, the value of SNOWREDIS_URL, else DEFAULT_URL: for what makes no ids."""
     return url or _of_variable(URL_SETTING) or DEFAULT_URL
 

@@ -19,7 +19,7 @@ from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
 from snowredis.cli.output import printable
 from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.settings import BOOL, FORMS, SECONDS, SETTINGS, Setting, required_pool, required_url, url_to_look_at
+from snowredis.settings import BOOL, FORMS, SECONDS, SETTINGS, Setting, required_pool, required_url, url_to_read
 
 if TYPE_CHECKING:
     from snowredis.worker_pool import WorkerPool
@@ -233,7 +233,7 @@ def settings(args: argparse.Namespace, *, looks: bool = False) -> tuple[str, dic
     options = from_environment(os.environ, given=given)
     url = options.pop("url", None)
     if looks:
-        return url_to_look_at(url), options
+        return url_to_read(url), options
     url = required_url(url)
     return url, options | {"pool": required_pool(options.get("pool"), url)}
 

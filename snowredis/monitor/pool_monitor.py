@@ -21,7 +21,7 @@ from snowredis.monitor.pool import SHOWN_MS, PoolInfo, Snapshot
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
 from snowredis.process.clock import now_ms
 from snowredis.servers.clients import OwnClient, close_client, open_client
-from snowredis.settings import MEMORY_POOL, SETTINGS, check, is_in_memory, required_pool, url_to_look_at
+from snowredis.settings import MEMORY_POOL, SETTINGS, check, is_in_memory, required_pool, url_to_read
 
 if TYPE_CHECKING:
     from snowredis.monitor.whois import Whois
@@ -44,7 +44,7 @@ class PoolMonitor:
     def __init__(self, url: Any = None, name: str | None = None) -> None:
         if name is not None or SETTINGS["pool"].variable in os.environ:
             self.name = check("pool", required_pool(name, url))
-        url = url_to_look_at(url)
+        url = url_to_read(url)
         self._memory: Any = url if is_in_memory(url) else None
         self._server: OwnClient | None = None if self._memory else open_client(url)
         self._recent = RecentEvents(self._entries)

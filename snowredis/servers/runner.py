@@ -57,7 +57,7 @@ _OF_TLS = (
         "Name the certificate of the server's CA in the URL, as ssl_ca_certs=/path/ca.crt, and the host as the "
         "server's certificate names it",
     ),
-    # of TLS 1.3, and of TLS 1.2
+    # as TLS 1.3 and TLS 1.2 say it
     *(
         (mark, "It asks for a certificate of this client: name it in the URL, as ssl_certfile=… and ssl_keyfile=…")
         for mark in ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")

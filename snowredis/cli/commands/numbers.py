@@ -12,7 +12,7 @@ from snowredis.cli.options import Command, Parser, confirm, natural
 from snowredis.cli.output import printable
 from snowredis.cli.show import show
 from snowredis.errors import SnowredisError
-from snowredis.settings import URL_SETTING, required_url, url_to_look_at
+from snowredis.settings import URL_SETTING, required_url, url_to_read
 
 # what people see of a tag first
 _COLUMNS = "period next_number"
@@ -87,7 +87,7 @@ def _show(args: argparse.Namespace) -> None:
     if args.tag is None:
         _show_all(args)
         return
-    info = numbers.show_tag(url_to_look_at(args.url), args.tag)
+    info = numbers.show_tag(url_to_read(args.url), args.tag)
     if info is None:
         text = f"this Redis has no tag {args.tag!r}. If it is new, create it once: snowredis numbers create {args.tag}"
         raise CommandError(ExitCode.POOL_NOT_FOUND, text)
@@ -98,12 +98,12 @@ def _show_all(args: argparse.Namespace) -> None:
     """Show a table of all tags, and on stderr what cannot be read."""
     from snowredis.monitor.doctor import tags_at
 
-    where, names = tags_at(url_to_look_at(args.url))
+    where, names = tags_at(url_to_read(args.url))
     found: list[numbers.TagInfo] = []
     unreadable: list[str] = []
     for name in names:
         try:
-            info = numbers.show_tag(url_to_look_at(args.url), name)
+            info = numbers.show_tag(url_to_read(args.url), name)
         except SnowredisError as error:
             unreadable.append(f"{printable(name, 40)}: {printable(str(error), 200)}")
             continue
