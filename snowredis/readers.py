@@ -39,7 +39,7 @@ _FENCES = f"""WITH RECURSIVE part(oid) AS ({{}}
 _ALL = f"SELECT tgrelid FROM pg_trigger WHERE tgname = '{FENCE}' AND tgparentid = 0"
 # number of a transaction that wrote, why rows of any table could be missed, and the time
 _BEGUN = f"""SELECT pg_current_xact_id_if_assigned()::text, CASE WHEN pg_is_in_recovery() THEN
-    'this is a replica. Use the primary' WHEN version() !~ '^PostgreSQL [0-9a-z.]+ '
+    'this is a replica. Use the primary' WHEN version() !~ '^PostgreSQL [0-9a-z.]+[ ,]'
     THEN version() || ' is not known to work' END, {CLOCK_US}"""
 # the lowest number of a transaction that is open
 _OLDEST = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
