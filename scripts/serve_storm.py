@@ -5,7 +5,8 @@ Starts a redis-server, two processes of the service, and nginx with keep-alive c
 without a pause, on keep-alive connections that they close when a response says so. Meanwhile Redis is killed with -9
 and started again, and each process of the service in turn gets SIGTERM and is replaced.
 
-Ends with 1 if a request got no response of the service, an id was repeated, or the memory of a process grew by more than a quarter.
+Ends with 1 if a request got no response of the service, an id was repeated, or the memory of a process grew by more
+than a quarter.
 
 examples:
   scripts/serve_storm.py
@@ -181,7 +182,9 @@ def nginx(directory: Path, ports: list[int]) -> Iterator[int]:
     if program is None:
         sys.exit("serve_storm: nginx is not on PATH. Install it, for example with: apt-get install nginx-light")
     port, config = free_port(), directory / "nginx.conf"
-    config.write_text(NGINX.format(directory, " ".join(f"server 127.0.0.1:{each} max_fails=0;" for each in ports), port))
+    config.write_text(
+        NGINX.format(directory, " ".join(f"server 127.0.0.1:{each} max_fails=0;" for each in ports), port)
+    )
     process = subprocess.Popen([program, "-c", config, "-e", directory / "err", "-p", directory])
     try:
         yield port
