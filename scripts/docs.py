@@ -2,10 +2,11 @@
 """Build the documentation as a site, with warnings as errors; check its links, and its width on a phone.
 
     scripts/docs.py                    # build/docs/index.html
+    scripts/docs.py --write            # write the generated parts of the pages again, and build nothing
     scripts/docs.py --open             # then show it in a browser
     scripts/docs.py --external         # also check the links to other hosts, which needs the network
 
-Needs the group docs: pip install -e . --group docs. Exit code 1 if something is wrong.
+Needs the group docs, and --write the group dev: pip install -e . --group dev. Exit code 1 if something is wrong.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 try:
     from sphinx.cmd.build import main as sphinx_build
 
-    from scripts._docs import diagrams, links, phone
+    from scripts._docs import diagrams, links, phone, written
 except ImportError as error:
     sys.exit(f"docs.py: {error.name} is not installed. Install it with: pip install -e . --group docs")
 
@@ -37,13 +38,18 @@ def main() -> int:
     """Run the steps; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--external", action="store_true", help="also check links to other hosts")
+    parser.add_argument("--write", action="store_true", help="write the generated parts of the pages, and build nothing")
     parser.add_argument("--open", action="store_true", help="show the site in a browser")
     args = parser.parse_args()
 
+    if args.write:
+        for page in links.all_pages():
+            page.write_text(written(page.read_text("utf-8")), "utf-8")
+        return 0
     errors = [*links.broken_links(links.all_pages()), *_diagrams_without_picture()]
     # pages that are gone must not stay in the site
     shutil.rmtree(SITE, ignore_errors=True)
-    # -E: pages take text from the code, which Sphinx does not watch
+    # -E: a change of conf.py or of a picture, which Sphinx does not watch
     failed = sphinx_build(["-b", "html", "-E", "-n", "-W", "--keep-going", "-q", str(ROOT / "docs"), str(SITE)])
     errors += _loaded_from_elsewhere()
     errors += _too_wide()

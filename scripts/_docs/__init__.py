@@ -1,26 +1,25 @@
-"""Text of the documentation that is made from the code, so that it cannot differ from it.
+"""Text of the documentation that is made from the code. It stands in the pages, and a test compares it.
 
-docs/conf.py calls fill_in() for each page. Everything returns Markdown.
+`scripts/docs.py --write` writes it again: what stands between a line `<!-- generated: NAME -->` and `<!-- end -->`.
+Everything returns Markdown.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
-from scripts._docs import commands, diagrams, events, layouts, loaded, lua, metrics, settings
+from scripts._docs import api, commands, events, layouts, loaded, metrics, settings
 
-# name in a page's line `<!-- generated: NAME -->` -> function that returns the text
-GENERATED: dict[str, Callable[[], str]] = {
+# name in a page's line `<!-- generated: NAME ARGUMENT... -->` -> function that returns the text
+GENERATED: dict[str, Callable[..., str]] = {
+    "api": api.api,
     "commands": commands.all_commands,
     "exit-codes": commands.exit_codes,
     "event-kinds": events.kinds,
     "event-example": events.example,
     "json-records": events.records,
     "layouts": layouts.presets,
-    "lua-scripts": lua.of_leases,
-    "lua-numbers": lua.of_numbers,
     "pool-metrics": metrics.of_pools,
     "process-metrics": metrics.of_processes,
     "segment-metrics": metrics.of_segments,
@@ -30,9 +29,24 @@ GENERATED: dict[str, Callable[[], str]] = {
     "number-settings": settings.of_numbers,
     "service-settings": settings.of_the_service,
 }
-_MARKER = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
+_PART = re.compile(r"^<!-- generated: ([a-z-]+)((?: \S+)*) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
-def fill_in(text: str, page: Path) -> str:
-    """Return the text of *page* with its generated parts, and pictures in place of diagrams."""
-    return diagrams.with_pictures(_MARKER.sub(lambda marker: GENERATED[marker[1]](), text), page)
+def parts_of(text: str) -> list[str]:
+    """Return the names of the generated parts of a page, in order."""
+    return [found[1] for found in _PART.finditer(text)]
+
+
+def without_parts(text: str) -> str:
+    """Return what people wrote of a page."""
+    return _PART.sub("", text)
+
+
+def written(text: str) -> str:
+    """Return the text of a page with its generated parts made again."""
+    return _PART.sub(_part, text)
+
+
+def _part(found: re.Match[str]) -> str:
+    name, arguments = found[1], found[2].split()
+    return f"<!-- generated: {' '.join((name, *arguments))} -->\n\n{GENERATED[name](*arguments)}\n\n<!-- end -->"

@@ -40,6 +40,32 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 
 
 def _sections(parser: argparse.ArgumentParser) -> Iterator[str]:
-    yield f"## `{parser.prog}`\n\n```text\n{parser.format_help().strip()}\n```"
+    """Yield the section of a command, and those of the commands below it.
+
+    It is made from the arguments and not from the text of --help, which differs between versions of Python.
+    """
+    about = (parser.description or "").replace("<", "&lt;").replace("*", "\\*")
+    parts = [f"## `{parser.prog}`", about]
+    arguments = [one for one in parser._actions if one.dest != "help" and not one.nargs == argparse.PARSER]
+    if arguments:
+        parts.append(table(("argument", "what it is"), ((_name(one), _help(one)) for one in arguments)))
+    if parser.epilog:
+        parts.append(f"```text\n{parser.epilog}\n```")
+    yield "\n\n".join(part for part in parts if part)
     for child in commands_of(parser).values():
         yield from _sections(child)
+
+
+def _name(argument: argparse.Action) -> str:
+    metavar = argument.metavar or (
+        f"{{{','.join(map(str, argument.choices))}}}" if argument.choices else argument.dest.upper()
+    )
+    if not argument.option_strings:
+        return f"`{metavar}`"
+    value = "" if argument.nargs == 0 else f" {metavar}"
+    return ", ".join(f"`{name}{value}`" for name in argument.option_strings)
+
+
+def _help(argument: argparse.Action) -> str:
+    text = (argument.help or "") % {**vars(argument), "prog": "snowredis"}
+    return text.replace("<", "&lt;").replace("*", "\\*")
