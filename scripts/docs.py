@@ -38,7 +38,9 @@ def main() -> int:
     """Run the steps; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--external", action="store_true", help="also check links to other hosts")
-    parser.add_argument("--write", action="store_true", help="write the generated parts of the pages, and build nothing")
+    parser.add_argument(
+        "--write", action="store_true", help="write the generated parts of the pages, and build nothing"
+    )
     parser.add_argument("--open", action="store_true", help="show the site in a browser")
     args = parser.parse_args()
 

@@ -91,7 +91,9 @@ def _signature(name: str, thing: Any) -> str:
     given = [one for one in signature.parameters.values() if one.name not in ("self", "cls")]
     if inspect.isclass(thing) and (not given or issubclass(thing, tuple) or "Protocol" in str(thing.__mro__)):
         return ""
-    returned = "" if signature.return_annotation is signature.empty else f" -> {_annotation(signature.return_annotation)}"
+    returned = (
+        "" if signature.return_annotation is signature.empty else f" -> {_annotation(signature.return_annotation)}"
+    )
     arguments = list(_arguments(given))
     line = f"{kind}{name}({', '.join(arguments)}){returned}"
     if len(line) <= _LINE_LENGTH:
@@ -135,5 +137,6 @@ def _list(text: str) -> str:
     """Return a list from entries `name: what`, each of which may have further lines, which are indented."""
     entries = re.split(r"\n(?=\S)", text)
     return "\n".join(
-        "- " + _ENTRY.sub(lambda found: f"`{found[1]}`: ", entry, count=1).replace("\n    ", "\n  ") for entry in entries
+        "- " + _ENTRY.sub(lambda found: f"`{found[1]}`: ", entry, count=1).replace("\n    ", "\n  ")
+        for entry in entries
     )
