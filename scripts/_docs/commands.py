@@ -46,7 +46,7 @@ def _sections(parser: argparse.ArgumentParser) -> Iterator[str]:
     """
     about = (parser.description or "").replace("<", "&lt;").replace("*", "\\*")
     parts = [f"## `{parser.prog}`", about]
-    arguments = [one for one in parser._actions if one.dest != "help" and not one.nargs == argparse.PARSER]
+    arguments = [one for one in parser._actions if one.dest != "help" and one.nargs != argparse.PARSER]
     if arguments:
         parts.append(table(("argument", "what it is"), ((_name(one), _help(one)) for one in arguments)))
     if parser.epilog:
