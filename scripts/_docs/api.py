@@ -109,7 +109,7 @@ def _arguments(given: list[inspect.Parameter]) -> Iterator[str]:
             yield "*"
         annotation = "" if one.annotation is one.empty else f": {_annotation(one.annotation)}"
         default = "" if one.default is one.empty else f"{' = ' if annotation else '='}{_default(one.default)}"
-        stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
         yield f"{stars}{one.name}{annotation}{default}"
 
 
