@@ -185,7 +185,7 @@ other ids that cannot be right, and with 0 if all is well.""",
         "write a map of a merge: every table and column once, with a guess and its reason",
         """Reads both databases, and changes nothing. Edit the map: it says what happens to each column, and `ask` where
 that is open.""",
-        [("snowredis merge draft postgresql://db1/game postgresql://db2/game > game.map", "")],
+        [("snowredis merge draft URL URL > game.map", "")],
         _add_databases,
         _draft,
     ),

@@ -98,7 +98,7 @@ def open_store(url: Server, settings: Mapping[str, Any], *, administers: bool = 
 
         kind = PoolAdministration
     store = kind(server, config, min_replicas=settings.get("min_replicas", 0))
-    if server.fresh:
+    if server.fresh and settings.get("datacenter") != "auto":
         # the server has forgotten nothing, so a pool that it does not have is new
         store.ask(CreateRequest(Seen(), now_ms()))
     return store

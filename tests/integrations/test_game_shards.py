@@ -77,7 +77,7 @@ OTHER_IDS = "UPDATE player SET id = id + 9000000; UPDATE item SET id = id + 9000
         ("us", "DELETE FROM item WHERE server = 'us-2'; DELETE FROM player WHERE server = 'us-2'", "another namespace"),
         ("us-counters", OTHER_IDS, "merging the counters"),
         ("mended-eu", "UPDATE item SET owner = (SELECT min(id) FROM player)", "every item has the owner"),
-        ("mended-eu", "DELETE FROM item WHERE id = (SELECT max(id) FROM item)", "rows copied into one database"),
+        ("mended-eu", "DELETE FROM item WHERE id = (SELECT max(id) FROM item)", "rows in one database"),
     ],
 )
 def test_its_checks_see_what_is_wrong(
