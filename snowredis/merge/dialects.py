@@ -72,27 +72,33 @@ class MergeSql:
 
     # --- hashes ------------------------------------------------------------------------------------
 
-    def _line(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
-        parts = []
-        for column, value in zip(columns, values, strict=True):
-            if column.kind == "bytes":
-                part = f"HEX({value})"
-            elif column.kind == "float":
-                part = f"CAST({value} AS DOUBLE)"
-            else:
-                part = value if column.kind == "int" else f"CONVERT({value} USING utf8mb4) COLLATE utf8mb4_bin"
-            parts.append(f"IFNULL({part}, '\\\\N')")
-        return f"CONCAT_WS(0x1F, {', '.join(parts)})"
+    def _bytes(self, column: TableColumn, value: str) -> str:
+        """Return a value as the bytes that its column has."""
+        if column.kind == "float":
+            value = f"CAST({value} AS DOUBLE)"
+        elif column.collation:
+            charset = column.collation.partition("_")[0]
+            is_plain = value in (f"{row}.{self.quote(column.name)}" for row in "ty")
+            value = f"BINARY {value if is_plain else f'CONVERT({value} USING {charset})'}"
+        return f"IFNULL({value}, '\\\\N')"
 
     def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
         """Return a number that depends on all values of a row."""
-        return f"CRC32({self._line(columns, values)})"
+        return f"CRC32(CONCAT_WS(0x1F, {', '.join(map(self._bytes, columns, values))}))"
 
-    def rows_hash(self, columns: Sequence[TableColumn], values: Sequence[str], rows: str) -> str:
-        """Return the query for the hash of rows; *rows*: FROM and WHERE."""
-        line = f"SELECT {self._line(columns, values)} AS line_ {rows}"
-        both = "SUM(CRC32(line_)), SUM(CRC32C(line_))"
-        return f"SELECT COUNT(*), {both} FROM ({line} LIMIT 18446744073709551615) AS lines_"
+    def rows_hash(self, columns: Sequence[TableColumn], values: Sequence[str], rows: str, came: str = "") -> str:
+        """Return the query for how many rows there are, how many *came*, and the hash of those.
+
+        Args:
+            rows: FROM and WHERE.
+            came: a condition; empty: all.
+        """
+        each = self.hash_sum(columns, values, came)
+        return f"SELECT COUNT(*), COUNT({f'CASE WHEN {came} THEN 1 END' if came else '*'}), {each} {rows}"
+
+    def hash_sum(self, columns: Sequence[TableColumn], values: Sequence[str], came: str) -> str:
+        hashed = self.row_hash(columns, values)
+        return f"COALESCE(SUM({f'CASE WHEN {came} THEN {hashed} END' if came else hashed}), 0)"
 
     # --- tables ------------------------------------------------------------------------------------
 
@@ -151,9 +157,6 @@ class PostgreSQL(MergeSql):
 
     def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
         return f"hashtextextended({self._line(columns, values)}, 0)"
-
-    def rows_hash(self, columns: Sequence[TableColumn], values: Sequence[str], rows: str) -> str:
-        return f"SELECT count(*), coalesce(sum({self.row_hash(columns, values)}), 0), 0 {rows}"
 
     def keys_table(self, table: Table, columns: Sequence[str]) -> list[str]:
         names = self.names(columns)
@@ -222,9 +225,9 @@ class SQLite(MergeSql):
     def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
         return f"snowredis_hash({', '.join(map(self.converted, columns, values))})"
 
-    def rows_hash(self, columns: Sequence[TableColumn], values: Sequence[str], rows: str) -> str:
+    def hash_sum(self, columns: Sequence[TableColumn], values: Sequence[str], came: str) -> str:
         parts = ", ".join(map(self.converted, columns, values))
-        return f"SELECT count(*), coalesce(snowredis_sum({parts}), '0'), 0 {rows}"
+        return f"coalesce(snowredis_sum({parts}){f' FILTER (WHERE {came})' if came else ''}, '0')"
 
     def keys_table(self, table: Table, columns: Sequence[str]) -> list[str]:
         names = self.names(columns)

@@ -172,7 +172,7 @@ def clashes(translation: Translation) -> Iterator[str]:
             ]
             # a moved id is greater than all of the first database
             stay = [f"(y.{sql.quote(column)} IS NULL OR y.{sql.quote(column)} <= 0)" for column in ids]
-            if found := translation.shared_keys(name, key, sql.text(f"y.{sql.quote(key[0])}"), conditions=stay):
+            if found := translation.shared_keys(name, key, conditions=stay):
                 what = f"{len(found):,} rows that would come have the {', '.join(key)} of a row that is there"
                 yield f"[{name}] {what}, such as {shown(found[0][2])}. {_remedies(table, key)}"
 

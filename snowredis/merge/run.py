@@ -248,11 +248,11 @@ class _Run:
     def _count_before(self) -> None:
         for name, table in self.catalog.tables.items():
             (count,) = self.first.one(f"SELECT COUNT(*) FROM {table.sql}")
-            self.before[name] = [int(count), 0, 0]
+            self.before[name] = [int(count), 0]
         for name in self.names:
             self.moved[name] = self._moved_column(name)
             if not self.moved[name]:
-                self.before[name] = self._hash(name)
+                self.before[name] = self._hash(name)[1:]
             for at, key in enumerate(self.catalog.tables[name].foreign_keys if self.checks_keys else ()):
                 self.orphans[name, at] = 0 if self.moved[name] else self._orphans(self.first, self.catalog, name, key)
 
@@ -283,7 +283,7 @@ class _Run:
         if not column:
             return ""
         offset = self.translation.offsets[self.map.tables[name].text("own", column)]
-        return f" WHERE {row}.{self.sql.quote(column)} > {offset}"
+        return f"{row}.{self.sql.quote(column)} > {offset}"
 
     # --- proof -------------------------------------------------------------------------------------
 
@@ -296,23 +296,21 @@ class _Run:
         wrong, total = list[str](), 0
         self.progress.start("comparing rows", len(self.names))
         for name, table in self.catalog.tables.items():
-            (count,) = self.first.one(f"SELECT COUNT(*) FROM {table.sql}")
-            came = self._rules_hash(name) if name in self.names else [0, 0, 0]
-            total += came[0]
-            if int(count) != self.before[name][0] + came[0]:
-                wrong.append(f"[{name}] has {int(count):,} rows instead of {self.before[name][0]:,} + {came[0]:,}")
-            if name in self.names:
-                now = self._hash(name, self._came(name))
-                if self.moved[name]:
-                    expected = came
-                else:
-                    expected = [one + other for one, other in zip(self.before[name], came, strict=True)]
-                if now != expected:
+            if name not in self.names:
+                (count,), came = self.first.one(f"SELECT COUNT(*) FROM {table.sql}"), [0, 0]
+            else:
+                came = self._rules_hash(name)
+                count, *now = self._hash(name, self._came(name))
+                before = [0, 0] if self.moved[name] else self.before[name]
+                if now != [one + other for one, other in zip(before, came, strict=True)]:
                     wrong.append(
                         f"[{name}] the rows that came are not those that the rules make of the second database"
                     )
                 wrong += self._lost(name)
                 self.progress.add(1)
+            total += came[0]
+            if int(count) != self.before[name][0] + came[0]:
+                wrong.append(f"[{name}] has {int(count):,} rows instead of {self.before[name][0]:,} + {came[0]:,}")
         if wrong:
             raise MergeError("the proof failed, and everything was rolled back", wrong)
         return total
@@ -321,18 +319,18 @@ class _Run:
         tops = self.map.tables[name].lists.get("top", [])
         return [column for column in self.translation.columns(name) if column not in tops]
 
-    def _hash(self, name: str, where: str = "") -> list[int]:
+    def _hash(self, name: str, came: str = "") -> list[int]:
+        """Return how many rows the first database has, how many *came*, and the hash of those."""
         table, names = self.catalog.tables[name], self._hashed(name)
         columns = [table.columns[column] for column in names]
         values = [f"y.{self.sql.quote(column)}" for column in names]
-        row = self.first.one(self.sql.rows_hash(columns, values, f"FROM {table.sql} y{where}"))
-        return [int(value or 0) for value in row]
+        return list(map(int, self.first.one(self.sql.rows_hash(columns, values, f"FROM {table.sql} y", came))))
 
     def _rules_hash(self, name: str) -> list[int]:
         names = self._hashed(name)
         columns = [self.catalog.tables[name].columns[column] for column in names]
         values, rows = self.translation.values(name, names), self.translation.rows(name)
-        return [int(value or 0) for value in self.second.one(self.sql.rows_hash(columns, values, rows))]
+        return list(map(int, self.second.one(self.sql.rows_hash(columns, values, rows))))[1:]
 
     def _lost(self, name: str) -> Iterator[str]:
         for at, key in enumerate(self.catalog.tables[name].foreign_keys if self.checks_keys else ()):
@@ -349,8 +347,8 @@ class _Run:
             f"p.{quote(target)} = c.{quote(column)}" for column, target in zip(key.columns, key.parents, strict=True)
         )
         none = f"NOT EXISTS (SELECT 1 FROM {catalog.tables[key.parent].sql} p WHERE {same})"
-        query = f"SELECT COUNT(*) FROM {catalog.tables[name].sql} c{where or ' WHERE 1 = 1'}"
-        (count,) = session.one(f"{query} AND {' AND '.join([*given, none])}")
+        found = " AND ".join([*given, none, where] if where else [*given, none])
+        (count,) = session.one(f"SELECT COUNT(*) FROM {catalog.tables[name].sql} c WHERE {found}")
         return int(count)
 
     # --- counters and mark -------------------------------------------------------------------------

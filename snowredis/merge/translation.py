@@ -202,7 +202,7 @@ class Translation:
                 key = str(self.map.id_of(name, self.first))
                 text = self.sql.text(f"y.{self.sql.quote(key)}")
                 pairs: dict[str, str] = {}
-                found = self.shared_keys(name, self.map.tables[name].match, text, key)
+                found = self.shared_keys(name, self.map.tables[name].match, text, key, compares=True)
                 for old, _, new in found:
                     if pairs.setdefault(old, str(new)) != str(new):
                         yield f"[{name}] match: two rows of the first database are that of {shown(old)}: add a column"
@@ -227,12 +227,19 @@ class Translation:
                 yield f"[{name}] top: a table of one row has {counts[0]:,} and {counts[1]:,} rows. Write key = […]"
             self.away[name] = (counts[1], 0)
             return
-        found = self.shared_keys(name, key, self._key_text(name, key))
+        found = self.shared_keys(name, key, self._key_text(name, key), compares=True)
         self._store(f"{name} rows", {old: "1" for old, *_ in found})
         self.away[name] = (len({old for old, *_ in found}), sum(differs for _, differs, _ in found))
 
     def shared_keys(
-        self, name: str, key: Sequence[str], text: str, column: str = "", *, conditions: Sequence[str] = ()
+        self,
+        name: str,
+        key: Sequence[str],
+        text: str = "''",
+        column: str = "",
+        *,
+        conditions: Sequence[str] = (),
+        compares: bool = False,
     ) -> list[tuple[str, int, Any]]:
         """Return the rows of the second database whose key a row of the first has, without keys that are NULL.
 
@@ -241,24 +248,32 @@ class Translation:
             text: an expression that names the row of the second.
             column: of the row of the first that is returned; empty: the first of *key*.
             conditions: for rows of the second.
+            compares: whether to look at other columns.
 
         Returns:
             (text, 1 if the rows differ in values that stay, the column).
         """
         first, table, said = self._sides[0], self.first.tables[name], self.map.tables[name]
         sql = dialect_of(self.first)
-        others = [c for c in table.written if said.rule(c.name) in ("keep", "none") and c.name not in key]
+        others = [c for c in table.written if said.rule(c.name) in ("keep", "none") and c.name not in key and compares]
         mine, its = (
             sql.row_hash(others, [f"{row}.{sql.quote(each.name)}" for each in others]) if others else "0"
             for row in "ty"
         )
-        for statement in (sql.drop_keys, *sql.keys_table(table, key)):
-            first.run(statement)
-        self.copy(name, "snowredis_keys", key, [text, its], *conditions)
+        values = dict(zip(key, self.values(name, key), strict=True))
+        if self.transport.prefix and all(value == f"y.{sql.quote(each)}" for each, value in values.items()):
+            columns = [f"{text} AS key_", f"{its} AS hash_", *values.values()]
+            rows = self.rows(name, *conditions, prefix=self.transport.prefix)
+            keys = f"(SELECT {', '.join(columns)} {rows})"
+        else:
+            keys = "snowredis_keys"
+            for statement in (sql.drop_keys, *sql.keys_table(table, key)):
+                first.run(statement)
+            self.copy(name, keys, key, [text, its], *conditions)
         given = " AND ".join(f"n.{sql.quote(each)} IS NOT NULL" for each in key)
         found = first.rows(
             f"SELECT n.key_, CASE WHEN n.hash_ = {mine} THEN 0 ELSE 1 END, t.{sql.quote(column or key[0])} "
-            f"FROM {table.sql} t JOIN snowredis_keys n ON {sql.same_keys(key)} WHERE {given}"
+            f"FROM {table.sql} t JOIN {keys} n ON {sql.same_keys(key)} WHERE {given}"
         )
         first.run(sql.drop_keys)
         return [(str(old), int(differs), value) for old, differs, value in found]

@@ -8,6 +8,7 @@ from snowredis.merge.catalog import Catalog
 from snowredis.merge.databases import Session
 from snowredis.merge.progress import Progress
 
+_BLOCK = 1 << 16
 _SERVER = "SELECT CONCAT_WS('|', @@hostname, @@port, @@datadir, @@socket, @@pid_file)"
 
 
@@ -56,5 +57,12 @@ class Transport:
             self.second.driver.cursor().copy(f"COPY ({query}) TO STDOUT") as rows,
             self.first.driver.cursor().copy(target) as into,
         ):
+            blocks, size = list[bytes](), 0
+            # a block is a row
             for block in rows:
-                into.write(block)
+                blocks.append(bytes(block))
+                size += len(block)
+                if size >= _BLOCK:
+                    into.write(b"".join(blocks))
+                    blocks, size = [], 0
+            into.write(b"".join(blocks))
