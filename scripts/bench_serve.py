@@ -38,7 +38,7 @@ from tests.support.waiting import eventually
 ROOT = Path(__file__).resolve().parents[1]
 # the default layout, whose ceiling is 1,024 ids a ms, and one whose ceiling is out of reach
 POOLS = {"bench": "default", "wide": "41/0/0/6/16"}
-# of uvicorn's own hello
+# uvicorn's own hello
 GOAL_SHARE = 1.0
 HELLO = """
 async def app(scope, receive, send):

@@ -57,7 +57,7 @@ class Seen:
 
     def count(self, status: int, body: bytes) -> None:
         self.statuses[status] += 1
-        # of nginx: no process of the service served it
+        # by nginx: no process of the service served it
         if status in (502, 504):
             self.lost.append(str(status))
         if status == 200:

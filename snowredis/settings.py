@@ -384,7 +384,7 @@ def required_pool(pool: str | None, url: Any) -> str:
 
 def url_to_read(url: Any = None) -> Any:
     """Return *url*; if it is None, the value of SNOWREDIS_URL, else DEFAULT_URL: for what makes no ids."""
-    return url or _of_variable(URL_SETTING) or DEFAULT_URL
+    return required_url(DEFAULT_URL if url is None and _of_variable(URL_SETTING) is None else url)
 
 
 def _of_variable(setting: Setting) -> Any:

@@ -34,7 +34,7 @@ except ImportError:
 __all__ = ["FRESH_KEY", "Server", "ServerKind", "find_server", "join", "resolve", "start", "stop"]
 
 SOCKET = "redis.sock"
-# of a server that has not got FRESH_KEY yet
+# the name until the server has FRESH_KEY
 _NEW_SOCKET = "new.sock"
 _PONG = b"+PONG\r\n"
 # since when the server has everything, in s since 1970; 0 for the first of a directory. A flush removes it

@@ -19,7 +19,7 @@ from snowredis.snowflake.replies import LossReason, Seen
 
 # hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
 FIRST_DIGITS = 12
-# of the available worker ids that are usable soon, or in part, a claim looks at so many, as in claim.lua
+# a claim looks at so many of the worker ids that are usable soon, or in part, as in claim.lua
 NEARLY = 4
 # time between two looks for leases that ended, as in pool.lua
 SWEEP_AGAIN_MS = 200

@@ -55,7 +55,7 @@ class Terms(NamedTuple):
         return ",".join(map(str, (self.worker, self.until_ms, outage, *self[3:5], *self.lanes_ms)))
 
 
-# of a claim that had no reply yet
+# for a claim that had no reply yet
 NO_TERMS = Terms(0, 0, None, "", "", ())
 
 

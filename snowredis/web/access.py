@@ -22,7 +22,7 @@ from snowredis.web.messages import HttpProblem
 log = logging.getLogger("snowredis")
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-# of one client in a second, also at once; above it, its right token is refused, too
+# a second and client, also at once; above it, its right token is refused, too
 WRONG_TOKENS_PER_S = 10
 # networks of clients whose wrong tokens are counted
 _MAX_NETWORKS = 1_000

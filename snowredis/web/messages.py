@@ -146,7 +146,7 @@ def choose_media_type(accept: bytes) -> str:
 
 
 MAX_ID_TEXT = 100
-# of /workers: workers in a response that names a limit, and characters of a filter
+# workers in a response of /workers that names a limit, and characters of a filter
 MAX_WORKERS, MAX_FILTER = 10_000, 100
 
 

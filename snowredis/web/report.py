@@ -28,11 +28,11 @@ T = TypeVar("T")
 FRESH_S = 1.0
 # answers that are remembered; the oldest is forgotten
 _MAX_ANSWERS = 100
-# of the generators of the service
+# marks the generators of the service
 SERVICE_LABEL = "snowredis serve"
 
 
-class Answer(NamedTuple):
+class SharedAnswer(NamedTuple):
     """A body for several clients, whose tag is the same as long as nothing but its time has changed."""
 
     body: bytes
@@ -47,7 +47,7 @@ def report_of(monitor: WorkerPool) -> dict[str, Any]:
     return found
 
 
-def part_of(report: dict[str, Any], text: str, limit: int | None) -> Answer:
+def part_of(report: dict[str, Any], text: str, limit: int | None) -> SharedAnswer:
     """Return the leases whose host, label, pid or worker id contains *text*, *limit* at most; with counts of all."""
     body = dict(report)
     if text or limit is not None:
@@ -66,11 +66,11 @@ def _text_of(row: dict[str, Any]) -> str:
     return " ".join(str(row.get(name) or "") for name in ("worker", "host", "pid", "label")).lower()
 
 
-def answer_of(value: Any, tagged: Any = None) -> Answer:
+def answer_of(value: Any, tagged: Any = None) -> SharedAnswer:
     """Return *value* as an answer; its tag is of *tagged*, what has to be the same."""
     body = json_bytes(value)
     of = body if tagged is None else json_bytes(tagged)
-    return Answer(body, gzip.compress(body, 4, mtime=0), hashlib.sha256(of).hexdigest()[:32])
+    return SharedAnswer(body, gzip.compress(body, 4, mtime=0), hashlib.sha256(of).hexdigest()[:32])
 
 
 class SharedAnswers:

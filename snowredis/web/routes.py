@@ -21,7 +21,7 @@ from snowredis.snowflake.record import EventKind
 from snowredis.web import messages, records
 from snowredis.web.access import Guard
 from snowredis.web.messages import HttpProblem
-from snowredis.web.report import Answer, SharedAnswers, part_of, report_of
+from snowredis.web.report import SharedAnswer, SharedAnswers, part_of, report_of
 from snowredis.web.served import ServedKinds, ServedPools
 from snowredis.worker_pool import WorkerPool
 
@@ -181,7 +181,7 @@ def _query(request: Request) -> dict[str, str]:
     return messages.parse_query(request.scope["query_string"])
 
 
-def _shared(request: Request, answer: Answer) -> Response:
+def _shared(request: Request, answer: SharedAnswer) -> Response:
     """Return an answer in the form that the client accepts, or nothing but its tag if the client has it."""
     # weak: the time of the reading may be another one
     headers = messages.PLAIN_HEADERS | {

@@ -25,7 +25,7 @@ from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND, is_embedded, is_in_memory
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.web.messages import HttpProblem, problem_of, seconds
-from snowredis.web.report import SERVICE_LABEL, Answer, ServedMonitor, SharedAnswers, answer_of
+from snowredis.web.report import SERVICE_LABEL, ServedMonitor, SharedAnswer, SharedAnswers, answer_of
 from snowredis.worker_pool import WorkerPool
 
 log = logging.getLogger("snowredis")
@@ -210,7 +210,7 @@ class ServedPool:
         """Call *question* with the pool's monitor, in a thread. Raises SnowredisError."""
         return await in_thread(lambda: question(self.monitor()))
 
-    async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> Answer:
+    async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> SharedAnswer:
         """Return what *question* returns as JSON, made once a second for all requests that call it *name*."""
         return await self.answers.get(name, lambda: answer_of(question(self.monitor())))
 

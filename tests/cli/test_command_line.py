@@ -256,7 +256,7 @@ def test_a_command_that_ends_early_releases_its_worker_id(
     assert "no worker is alive" in cli("workers", "--pool", pool_name).out
 
 
-@pytest.mark.parametrize("name", ["uvicorn", "starlette", "httptools"])
+@pytest.mark.parametrize("name", ["uvicorn", "starlette"])
 def test_serve_says_how_to_install_what_it_needs(name: str) -> None:
     program = f"import sys; sys.modules[{name!r}] = None; from snowredis.cli import main; sys.exit(main(['serve']))"
     done = warm.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)

@@ -46,7 +46,8 @@ def test_the_settings_follow_from_what_was_seen(seen: Observed, rest: dict[str, 
 
 def gameday(url: str, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "snowredis", "gameday", url, "--ttl", "2", "--workers", "2", *options]
-    return warm.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return warm.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def test_a_restart_without_data_loses_writes_and_no_id_is_repeated(own_server: RedisServer, tmp_path: Path) -> None:

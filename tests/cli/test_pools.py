@@ -256,7 +256,7 @@ def test_create_takes_what_redis_is_trusted_with(cli: Cli, pool_name: str, serve
     made = cli("pool", "create", pool_name, "--durability", "assured", "--outage-reserve", "0")
     assert made.code == 0
     shown = json.loads(cli("pool", "show", pool_name, "--json").out)["settings"]
-    assert (shown["durability"], "outage_reserve_ms" in shown) == ("assured", False)
+    assert (shown["durability"], shown["outage_reserve_ms"]) == ("assured", "0")
     with snowredis.connect(server_url, pool=pool_name, durability="assured", outage_reserve=0) as ids:
         ids.claim()
     assert cli("pool", "create", pool_name).code != 0
@@ -290,9 +290,9 @@ def test_a_layout_whose_ids_are_not_above_all_old_ones_does_not_start(cli: Cli, 
     cli("pool", "create", pool_name)
     assert cli("pool", "delete", pool_name, "--yes").code == 0
     refused = cli("pool", "create", pool_name, "--layout", "41/0/2/10/10;epoch_ms=1767225600000")
-    assert (refused.code, "Use an epoch_ms of 1735689600000 or less" in refused.err) == (6, True)
-    assert cli("pool", "create", pool_name, "--layout", "41/0/2/12/9").code == 0
-    assert "41/0/2/12/9" in cli("pool", "show", pool_name).out
+    assert (refused.code, "Use an epoch_ms of 1735689" in refused.err) == (6, True)
+    assert cli("pool", "create", pool_name, "--layout", "41/0/2/12/8").code == 0
+    assert "41/0/2/12/8" in cli("pool", "show", pool_name).out
 
 
 def test_an_end_that_does_not_count_yet_is_shown(cli: Cli, pool_name: str, client: redis.Redis) -> None:

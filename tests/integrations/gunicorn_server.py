@@ -142,7 +142,7 @@ def gunicorn(
             + [app if ":" in app else f"tests.integrations.gunicorn_app:{app}"],
             cwd=ROOT,
             env={
-                **os.environ,
+                **{name: text for name, text in os.environ.items() if name not in ("SNOWREDIS_URL", "SNOWREDIS_POOL")},
                 "PYTHONPATH": str(ROOT),
                 "POOL_URL": server.url,
                 "POOL": POOL,

@@ -222,9 +222,10 @@ def test_a_tracer_that_replaces_the_method_later_still_sees_every_task(
 
 def test_without_task_ids_the_app_is_left_as_it_is(unconfigured: None) -> None:
     app = Celery(broker="memory://", set_as_current=False)
+    before = effective_settings()
     integration.setup(app)
     assert "send_task" not in vars(app)
-    assert effective_settings() == {}
+    assert effective_settings() == before
 
 
 def test_a_setting_that_does_not_exist_is_refused(unconfigured: None) -> None:

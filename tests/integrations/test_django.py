@@ -242,7 +242,7 @@ def test_the_command_shows_the_workers_of_the_pool_in_the_settings(
     said = project.program("workers", SNOWREDIS=settings)
     assert "pool looked-at at unix://" in said
     assert "django web" in said
-    shown: dict[str, Any] = json.loads(project.manage("snowredis_workers", "--json", "--all", SNOWREDIS=settings))
+    shown: dict[str, Any] = json.loads(project.manage("snowredis_workers", "--json", SNOWREDIS=settings))
     assert shown["pool"]["name"] == "looked-at"
     assert "no worker is alive" in project.manage("snowredis_workers", SNOWREDIS=settings)
 

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.cli import main
+from tests.support.pools import new_pool
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -61,7 +61,7 @@ class Queue:
 def queue(server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
     server.client().flushdb()
     monkeypatch.setenv("QUEUE_URL", server.url)
-    assert main(["pool", "create", POOL, "--url", server.url]) == 0
+    new_pool(server.url, POOL)
     return Queue(server, tmp_path)
 
 

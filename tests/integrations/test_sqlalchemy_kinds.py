@@ -97,7 +97,7 @@ def test_the_column_is_what_the_ids_are(dialect: Any, types: list[str]) -> None:
         ("id", "0", "an id of the kind 'uuid7' is a UUID, not str '0'"),
         ("public", "x" * 27, "is a str of at most 26 characters, not str"),
         ("packed", "ab", "an id of the kind 'objectid' is a bytes, not str 'ab'"),
-        ("number", "7", "an id must be an int, not str"),
+        ("number", "x7", "an id must be an int, not str"),
     ],
 )
 def test_what_is_no_id_of_the_kind_is_refused(column: str, value: Any, text: str) -> None:

@@ -21,7 +21,7 @@ def test_nodes_of_maelstrom_make_ids_that_differ_and_refuse_other_workloads() ->
     bodies = [init, *[{"type": "generate"}] * ROUNDS, {"type": "broadcast", "message": 1}]
     command = [sys.executable, str(ROOT / "examples" / "maelstrom_node.py")]
     # an embedded Redis of their own
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SNOWREDIS_URL": "embedded://"}
     pipe = subprocess.PIPE
     nodes = [warm.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) for _ in NODES]
     for name, node in zip(NODES, nodes, strict=True):

@@ -37,9 +37,10 @@ SYNONYMS = {
     "twin": "copy",
     "watch": "poll, follow or close_at_exit",
 }
-# names that others chose: Redis Cluster's nodes, references of databases
+# names that others chose: Redis Cluster's nodes, nodes of PostgreSQL's plans
 OF_OTHERS = {
     *((f"snowredis/servers/{name}.py", "node") for name in ("clients", "connections", "failover")),
+    ("snowredis/readers.py", "node"),
     ("snowredis/servers/failover.py", "_ClusterNode"),
 }
 # words that tests and scripts use in their common meaning: connections that are cut, machines that are simulated

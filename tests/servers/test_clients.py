@@ -250,7 +250,7 @@ def test_a_database_that_does_not_exist_is_a_mistake_in_the_url(server: RedisSer
 def test_tls_on_a_port_without_it_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as plain:
         port = plain.getsockname()[1]
-        with pytest.raises(StoreUnavailable, match="that this port speaks TLS: if not, write redis://"):
+        with pytest.raises(StoreUnavailable, match="that this port speaks TLS, and"):
             snowredis.connect(f"rediss://127.0.0.1:{port}", claim_timeout=0).claim()
 
 

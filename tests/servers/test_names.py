@@ -21,7 +21,7 @@ from snowredis.servers.runner import translated
 from tests.support.ports import free_port
 from tests.support.servers import redis_server
 
-look_up = socket.getaddrinfo
+resolve = socket.getaddrinfo
 
 
 class NameServer:
@@ -36,14 +36,14 @@ class NameServer:
 
     def __call__(self, host: Any, port: Any, *args: Any, **named: Any) -> Any:
         if host != "redis.internal":
-            return look_up(host, port, *args, **named)
+            return resolve(host, port, *args, **named)
         if named.get("flags") == socket.AI_NUMERICHOST:
             raise socket.gaierror(socket.EAI_NONAME, "no number")
         self.asked += 1
         self.replies.wait(20)
         if not self.addresses:
             raise socket.gaierror(socket.EAI_NONAME, "unknown name")
-        return [found for address in self.addresses for found in look_up(address, port, *args, **named)]
+        return [found for address in self.addresses for found in resolve(address, port, *args, **named)]
 
 
 @pytest.fixture

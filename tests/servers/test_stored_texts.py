@@ -102,7 +102,7 @@ def test_one_function_reads_the_texts_of_redis() -> None:
                         found.add(f"{room}/{path.name}: {ast.unparse(node)}")
     assert found == {
         # surrogates in JSON, which text_of() has read
-        "monitor/owner.py: value.encode('utf-8', 'replace').decode()",
+        "monitor/lease.py: value.encode('utf-8', 'replace').decode()",
         "servers/scripts.py: start.decode('utf-8', 'replace')",
         # a file of the package
         "servers/scripts.py: data.decode()",

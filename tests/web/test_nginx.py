@@ -17,7 +17,7 @@ from tests.support.servers import RedisServer
 from tests.web.conftest import TOKEN, Serve, Served
 
 pytest.importorskip("uvicorn")
-# not the address of the proxy, which is trusted
+# the proxy's own address is trusted, and is not it
 CLIENT = ("127.0.0.2", 0)
 BEARER = {"Authorization": f"Bearer {TOKEN}", "Host": "ids.internal"}
 

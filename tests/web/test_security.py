@@ -186,7 +186,7 @@ def test_a_name_that_was_rebound_is_not(guarded: TestClient, host: str) -> None:
 
 def test_any_name_will_do_only_if_that_was_asked_for() -> None:
     with client_of(create_app(memory_pool(), hosts=["*"]), host="any.example") as client:
-        assert client.get("/id").status_code == 403  # not over loopback
+        assert client.get("/id").status_code == 403  # this is not loopback
     with client_of(create_app(memory_pool(), hosts=["*"], insecure=True), host="any.example") as client:
         assert client.get("/id").status_code == 200
 

@@ -126,7 +126,7 @@ out a second time. What is given here is stored in the tag, and no process has t
         [
             ("snowredis numbers create invoices", "1, 2, 3, …"),
             ("snowredis numbers create bills --period day --zone Europe/Berlin", "dated"),
-            ("snowredis numbers create tickets --start 2 --stride 2", "the even ones"),
+            ("snowredis numbers create tickets --start 2 --stride 2", "even ones"),
             ("snowredis numbers create shards --layout game-shards", "of pools"),
         ],
         _add_create,

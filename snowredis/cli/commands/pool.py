@@ -115,10 +115,10 @@ max-clock-lead + redis-skew, and outage lanes open after an outage-reserve, whic
 pool need the same settings.""",
     [
         ("snowredis pool create orders", "the defaults"),
-        ("snowredis pool create game --layout game --ttl 60", "another layout"),
-        ("snowredis pool create eu --layout twitter --datacenter 3", "datacenter bits"),
+        ("snowredis pool create game --layout game --ttl 60", "a layout"),
+        ("snowredis pool create eu --layout twitter --datacenter 3", "datacenter 3"),
         ("snowredis pool create s7 --layout game-shards --datacenter auto", "a shard"),
-        ("snowredis pool create ha --failover-slack 15 --ttl 60", "with failovers"),
+        ("snowredis pool create ha --failover-slack 15 --ttl 60", "failovers"),
     ],
     _add_create_arguments,
     _create,

@@ -136,7 +136,7 @@ EVENTS = Command(
     "Times are those of the Redis clock, in UTC. A pool keeps about 20,000 events.",
     [
         ("snowredis events --pool orders", "the newest 20"),
-        ("snowredis events --follow", "then new ones, until Ctrl-C"),
+        ("snowredis events --follow", "then new ones"),
         ("snowredis events --json | jq 'select(.worker == 17)'", "one id"),
     ],
     _add_events_arguments,
@@ -192,10 +192,10 @@ DOCTOR = Command(
     """Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if
 there are warnings, with 4 if Redis does not answer, and with 9 if there are critical problems.""",
     [
-        ("snowredis doctor", "host, Redis, its pools and tags"),
-        ("snowredis doctor --pool orders", "this Redis, and only this pool"),
-        ("snowredis doctor --tag invoices", "only this tag, and no pool"),
-        ("snowredis doctor --database postgresql+psycopg:///shop", "also the fences of a database"),
+        ("snowredis doctor", "host, Redis, pools, tags"),
+        ("snowredis doctor --pool orders", "this pool alone"),
+        ("snowredis doctor --tag invoices", "this tag alone"),
+        ("snowredis doctor --database postgresql:///shop", "also its fences"),
     ],
     _add_doctor_arguments,
     _doctor,

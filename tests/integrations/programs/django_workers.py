@@ -9,6 +9,6 @@ from shop.models import Tag
 Tag.objects.create()
 out = io.StringIO()
 call_command("snowredis_workers", "--json", stdout=out)
-(worker,) = map(json.loads, out.getvalue().splitlines())
-assert worker["owner"]["label"] == "django web", worker
+(worker,) = json.loads(out.getvalue())["leases"]
+assert worker["label"] == "django web", worker
 call_command("snowredis_workers")

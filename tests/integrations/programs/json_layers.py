@@ -43,12 +43,21 @@ def without_a_model() -> str:
 
 
 def flask() -> str:
-    from flask import Flask, jsonify, render_template_string
+    import flask_restful
+    import flask_restx
+    from flask import Blueprint, Flask, jsonify, render_template_string
 
     from snowredis.integrations.json import flask_provider
 
     app = Flask("orders")
     app.json = flask_provider(app)
+    for number, package in enumerate((flask_restful, flask_restx)):
+        blueprint = Blueprint(package.__name__, package.__name__)
+        resource = type("Order", (package.Resource,), {"get": lambda _: data})
+        package.Api(blueprint).add_resource(resource, f"/{number}")
+        app.register_blueprint(blueprint)
+    for path in ("/0", "/1"):
+        assert json.loads(app.test_client().get(path).text)["id"] == str(ID)
     with app.test_request_context():
         assert json.loads(render_template_string("{{ data | tojson }}", data=data)) == jsonify(data).json
         return jsonify(data).get_data(True)
@@ -186,6 +195,96 @@ def graphene() -> str:
     return json.dumps(graphene.Schema(Query).execute("{ id lines { id } }", root_value=data).data)
 
 
+def graphene_sqlalchemy() -> str:
+    import graphene
+    from graphene_sqlalchemy import SQLAlchemyObjectType
+
+    class Item(SQLAlchemyObjectType):
+        class Meta:
+            model = _model()
+
+    class Query(graphene.ObjectType):
+        item = graphene.Field(Item)
+
+    row = Item._meta.model(id=ID, parent_id=ID)
+    got = graphene.Schema(Query).execute("{ item { id parentId } }", root_value={"item": row})
+    assert got.data["item"]["parentId"] == str(ID), got
+    return json.dumps(got.data["item"])
+
+
+def strawberry_sqlalchemy() -> str:
+    import strawberry
+    from strawberry_sqlalchemy_mapper import StrawberrySQLAlchemyMapper
+
+    from snowredis.integrations.sqlalchemy import SnowflakeId
+
+    mapper = StrawberrySQLAlchemyMapper(extra_sqlalchemy_type_to_strawberry_type_map={SnowflakeId: strawberry.ID})
+    model = _model()
+    item = mapper.type(model)(type("Item", (), {}))
+    mapper.finalize()
+
+    def get() -> item:
+        return model(id=ID, parent_id=ID)
+
+    query = strawberry.type(type("Query", (), {"item": strawberry.field(get)}))
+    got = strawberry.Schema(query, types=list(mapper.mapped_types.values())).execute_sync("{ item { id parentId } }")
+    assert got.data["item"]["parentId"] == str(ID), got
+    return json.dumps(got.data["item"])
+
+
+def structlog() -> str:
+    import structlog
+
+    from snowredis.integrations.json import dumps
+
+    return structlog.processors.JSONRenderer(serializer=dumps)(None, "info", dict(data))
+
+
+def json_logger() -> str:
+    import logging
+
+    from pythonjsonlogger.json import JsonFormatter
+
+    from snowredis.integrations.json import SnowflakeEncoder
+
+    record = logging.makeLogRecord({"msg": "sold", **data})
+    return JsonFormatter(json_encoder=SnowflakeEncoder).format(record)
+
+
+def spreadsheets() -> str:
+    import io
+
+    import openpyxl
+    import pandas as pd
+    import polars as pl
+
+    path = io.BytesIO()
+    df: Any = pd.DataFrame([{"id": ID}], index=[ID])
+    df.astype({"id": str}).to_excel(path)
+    by_pandas = openpyxl.load_workbook(path).active["B2"].value
+    path = io.BytesIO()
+    df = pl.DataFrame({"id": [ID]})
+    df.cast({"id": pl.String}).write_excel(path)
+    assert by_pandas == openpyxl.load_workbook(path).active["A2"].value, by_pandas
+    return json.dumps({"id": by_pandas})
+
+
+def _model() -> Any:
+    from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+    from snowredis.integrations.sqlalchemy import SnowflakeId
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Item(Base):
+        __tablename__ = "items"
+        id: Mapped[int] = mapped_column(SnowflakeId, primary_key=True)
+        parent_id: Mapped[int] = mapped_column(SnowflakeId)
+
+    return Item
+
+
 def _get(app: Any) -> str:
     """Return the body of GET /."""
     import httpx
@@ -201,7 +300,12 @@ def _get(app: Any) -> str:
 LAYERS = {
     "`json`": plain,
     "orjson, ujson, websockets": stringified,
-    "Flask, and `tojson` in its templates": flask,
+    "Flask, `tojson` in its templates, Flask-RESTful, Flask-RESTX": flask,
+    "structlog": structlog,
+    "python-json-logger": json_logger,
+    "pandas, polars: spreadsheets": spreadsheets,
+    "graphene-sqlalchemy": graphene_sqlalchemy,
+    "strawberry-sqlalchemy-mapper": strawberry_sqlalchemy,
     "pydantic": pydantic,
     "FastAPI, with a model": fastapi,
     "FastAPI and Starlette, without a model": without_a_model,

@@ -148,7 +148,7 @@ def test_a_replica_promoted_behind_a_fixed_address_repeats_nothing(tmp_path: Pat
 def test_the_environment_says_what_redis_is_trusted_with() -> None:
     settings = from_environment({"SNOWREDIS_DURABILITY": "none"})
     with contextlib.closing(snowredis.connect(**settings)) as ids:
-        assert " durability=none " in ids._config.signature
+        assert " durability=none" in ids._config.signature
 
 
 def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:
