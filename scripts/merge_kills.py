@@ -29,8 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from snowredis.cli.exit_codes import interrupted_by_signals
 from snowredis.merge import MergeError, SourceError
 from snowredis.merge.catalog import MARK, Catalog
-from snowredis.merge.databases import open_database, transaction
-from snowredis.merge.progress import Progress
+from snowredis.merge.databases import Progress, open_database, transaction
 from snowredis.merge.run import merge
 from tests.merge import game
 from tests.support.databases import SERVERS, MissingDatabase

@@ -1,34 +1,331 @@
 """`snowredis merge check`: which ids of several files and tables are repeated, which cannot be right, which will clash.
 
 The path of an id: sources.py says where it is and reads it into the workspace, where this file finds those that are
-there twice. findings.py says what that means, and as_lines() shows it in a terminal.
+there twice. Findings says what that means, and as_lines() shows it in a terminal.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import duckdb
-import numpy as np
 
 from snowredis.cli.output import Column, Line, advised, printable, table, time_of
-from snowredis.core.layout import Layout
-from snowredis.core.values import duration
+from snowredis.core.as_json import IdNumber, NowMs, TimeMs
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.values import utc_text
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
-from snowredis.merge.databases import text_literal
-from snowredis.merge.findings import CheckResult, Findings, SharedWorkers
-from snowredis.merge.progress import Progress
-from snowredis.merge.sources import Source, ingest
-from snowredis.merge.workspace import MIB, Workspace
+from snowredis.merge.databases import Progress, text_literal
+from snowredis.merge.sources import MIB, Source, Workspace, ingest
 
-# sources of an id are a set of bits in 127 bits of a HUGEINT; several files can be one source
-MAX_SOURCES = 100
+MAX_EXAMPLES = 20
 # endings by which DuckDB knows the format
 _EXPORTS = (".csv", ".parquet")
+
+
+class ProblemKind(StrEnum):
+    """Kinds of values of a column that are wrong."""
+
+    MISSING = "missing"  # NULL, or an empty text
+    DECIMAL = "decimal"
+    TEXT = "text"
+    TOO_LARGE = "too-large"  # does not fit into 64 bits with a sign
+    NEGATIVE = "negative"
+    TOO_WIDE = "too-wide"  # has bits above those of the layout
+    FUTURE = "future"
+    COUNTER = "counter"  # its time is in the layout's first hour, as with numbers of a counter
+    NO_IDS = "no-ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Values of one source that are not ids, or whose fields cannot be right.
+
+    Attributes:
+        source: name of the source.
+        count: how many values.
+        examples: some of them, as text that is not trusted.
+        text: what is wrong, and what to do.
+        is_error: whether the values cannot be right; else they are only unusual.
+    """
+
+    source: str
+    kind: ProblemKind
+    count: int
+    examples: list[str]
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSummary:
+    """Summary of a source.
+
+    Attributes:
+        location: file or table, without a password.
+        rows: how many values, NULL included.
+        ids: how many of them are whole numbers of 64 bits.
+        first_ms, last_ms: time of the first and last plausible id, Unix ms; None if there is none.
+        workers: how many pairs of datacenter and worker made its plausible ids.
+    """
+
+    name: str
+    kind: str
+    location: str
+    rows: int
+    ids: int
+    first_ms: TimeMs | None
+    last_ms: TimeMs | None
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesIn:
+    """Ids that exactly these sources have more than once between them."""
+
+    sources: tuple[str, ...]
+    ids: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A repeated id in one of its sources."""
+
+    an_id: IdNumber
+    source: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWorkers:
+    """Worker ids of one datacenter that made ids in two sources, so that their next ids can be equal.
+
+    Attributes:
+        workers: how many, from *first* to *last*.
+        at_once: how many of them were in use in both sources at the same time.
+    """
+
+    sources: tuple[str, str]
+    datacenter: int
+    workers: int
+    first: int
+    last: int
+    at_once: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Result of a check.
+
+    Attributes:
+        layout: of all ids, the full text form.
+        sources: what was read.
+        ids: how many ids were compared.
+        repeated_ids: how many different ids are used by more than one row.
+        repeated_rows: how many rows they are in.
+        duplicates: repeated ids by the sources that have them, the most first.
+        examples: the smallest repeated ids, each in all of its sources.
+        problems: values that are not ids, or that cannot be right.
+        shared_workers: pairs of sources whose next ids can clash.
+        now_ms: when the check was made, Unix ms: later times are in the future.
+    """
+
+    layout: str
+    sources: list[SourceSummary]
+    ids: int
+    repeated_ids: int
+    repeated_rows: int
+    duplicates: list[DuplicatesIn]
+    examples: list[Example]
+    problems: list[Problem]
+    shared_workers: list[SharedWorkers]
+    now_ms: NowMs
+
+    @property
+    def errors(self) -> list[Problem]:
+        """Problems of values that cannot be right."""
+        return [problem for problem in self.problems if problem.is_error]
+
+
+_EXAMPLES = 3
+# a layout's first hour holds no id of a generator that was started later, but every counter that starts at 1
+_COUNTER_MS = 3_600_000
+# ids whose time is less than this ahead are not from the future: clocks differ
+_CLOCKS_DIFFER_MS = 60_000
+# the kind of a value that is no 64-bit integer, in the column ``rejected``
+_KIND_OF_REJECTED = rf"""CASE
+    WHEN lower(trim(rejected)) IN ('', 'null', '\n', 'none', 'na', 'nan') THEN '{ProblemKind.MISSING}'
+    WHEN regexp_full_match(trim(rejected), '[+-]?[0-9]+') THEN CASE
+        WHEN trim(rejected)[1] = '-' AND length(trim(rejected)) < 20 THEN '{ProblemKind.NEGATIVE}'
+        WHEN length(trim(rejected)) < 19 THEN '{ProblemKind.TEXT}'
+        ELSE '{ProblemKind.TOO_LARGE}' END
+    WHEN regexp_full_match(trim(rejected), '[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)(e[+-]?[0-9]+)?', 'i')
+        THEN '{ProblemKind.DECIMAL}'
+    ELSE '{ProblemKind.TEXT}' END"""
+
+_LEFT_OUT = "Not compared"
+
+
+class Findings:
+    """Makes the tables ``groups`` and ``workers``; ``ids`` and ``duplicates`` are there already.
+
+    Args:
+        layout: of all ids.
+        now_ms: ids of later times are from the future; Unix ms.
+    """
+
+    def __init__(
+        self, rows: Callable[..., list[tuple[Any, ...]]], sources: Sequence[Source], layout: Layout, now_ms: int
+    ) -> None:
+        self._rows, self._sources, self._layout, self._now_ms = rows, sources, layout, now_ms
+        earliest_ms = layout.epoch_ms + _COUNTER_MS
+        first, future = layout.id_range(earliest_ms, max(now_ms + _CLOCKS_DIFFER_MS, earliest_ms))
+        ends = {"counter": first, "plausible": future, "future": 1 << layout.total_bits}
+        kinds = " ".join(f"WHEN id <= {end - 1} THEN '{kind}'" for kind, end in ends.items())
+        # an id that is not plausible is counted for no worker
+        datacenter, worker = (
+            f"CASE WHEN id BETWEEN {first} AND {future - 1} THEN {self._field(name)} ELSE 0 END"
+            for name in ("datacenter", "worker")
+        )
+        self._rows(
+            "CREATE OR REPLACE TEMP TABLE groups AS SELECT source, CASE WHEN id IS NULL THEN 'rejected' "
+            f"WHEN id < 0 THEN 'negative' {kinds} ELSE 'too-wide' END AS kind, {datacenter} AS datacenter, "
+            f"{worker} AS worker, count(*) AS ids, min(id) AS lowest, max(id) AS highest FROM ids GROUP BY ALL"
+        )
+        first_ms, last_ms = (
+            f"{self._field('timestamp', column)} * {layout.tick_ms} + {layout.epoch_ms}"
+            for column in ("lowest", "highest")
+        )
+        self._rows(
+            f"CREATE OR REPLACE TEMP TABLE workers AS SELECT source, datacenter, worker, {first_ms} AS first_ms, "
+            f"{last_ms} AS last_ms FROM groups WHERE kind = 'plausible'"
+        )
+
+    def _field(self, name: str, an_id: str = "id") -> str:
+        """Return the expression for a field of the ids in a column."""
+        bits = getattr(self._layout, f"{name}_bits")
+        return f"({an_id} >> {getattr(self._layout, f'{name}_shift')} & {(1 << bits) - 1})" if bits else "0"
+
+    def result(self) -> CheckResult:
+        """Return everything."""
+        sources = self._summaries()
+        query = "SELECT count(DISTINCT id), coalesce(sum(times), 0) FROM duplicates"
+        repeated_ids, repeated_rows = self._rows(query)[0]
+        return CheckResult(
+            layout=layout_spec(self._layout),
+            sources=sources,
+            ids=sum(source.ids for source in sources),
+            repeated_ids=int(repeated_ids),
+            repeated_rows=int(repeated_rows),
+            duplicates=self._duplicates(),
+            examples=self._examples(),
+            problems=list(self._problems()),
+            shared_workers=self._shared_workers(),
+            now_ms=self._now_ms,
+        )
+
+    def _name(self, number: int) -> str:
+        return self._sources[number].name
+
+    def _summaries(self) -> list[SourceSummary]:
+        rows = self._rows(
+            "SELECT source, sum(ids), coalesce(sum(ids) FILTER (kind <> 'rejected'), 0) FROM groups GROUP BY source"
+        )
+        counts = {number: (int(rows), int(ids)) for number, rows, ids in rows}
+        query = "SELECT source, min(first_ms), max(last_ms), count(*) FROM workers GROUP BY source"
+        workers = {number: row for number, *row in self._rows(query)}
+        return [
+            SourceSummary(
+                *(source.name, source.kind, source.shown),
+                *counts.get(number, (0, 0)),
+                *workers.get(number, (None, None, 0)),
+            )
+            for number, source in enumerate(self._sources)
+        ]
+
+    # --- repeated ids ------------------------------------------------------------------------------
+
+    def _duplicates(self) -> list[DuplicatesIn]:
+        """Return the repeated ids by the set of sources that have them, the most first."""
+        rows = self._rows(
+            "SELECT sources, count(*), sum(times) FROM (SELECT list(source ORDER BY source) AS sources, "
+            "sum(times) AS times FROM duplicates GROUP BY id) GROUP BY sources ORDER BY 2 DESC, sources"
+        )
+        return [DuplicatesIn(tuple(map(self._name, numbers)), ids, int(times)) for numbers, ids, times in rows]
+
+    def _examples(self) -> list[Example]:
+        """Return the smallest repeated ids, and where they are."""
+        rows = self._rows(
+            "SELECT id, source, times FROM duplicates WHERE id IN "
+            f"(SELECT DISTINCT id FROM duplicates ORDER BY id LIMIT {MAX_EXAMPLES}) ORDER BY id, source"
+        )
+        return [Example(an_id, self._name(number), times) for an_id, number, times in rows]
+
+    # --- clashes to come ---------------------------------------------------------------------------
+
+    def _shared_workers(self) -> list[SharedWorkers]:
+        """Return the pairs of sources in which the same worker ids made ids, by datacenter."""
+        rows = self._rows(
+            "SELECT one.source, other.source, datacenter, count(*), min(worker), max(worker), "
+            "count(*) FILTER (one.first_ms <= other.last_ms AND other.first_ms <= one.last_ms) FROM workers one "
+            "JOIN workers other USING (datacenter, worker) WHERE one.source < other.source "
+            "GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+        )
+        return [SharedWorkers((self._name(one), self._name(other)), *rest) for one, other, *rest in rows]
+
+    # --- values that cannot be right ---------------------------------------------------------------
+
+    def _problems(self) -> Iterator[Problem]:
+        """Yield the problems of all sources, in their order."""
+        texts = _texts(self._layout)
+        for number, source in enumerate(self._sources):
+            rejected = self._rows(
+                f"SELECT {_KIND_OF_REJECTED} AS kind, count(*), list(DISTINCT rejected)[:{_EXAMPLES}] FROM ids "
+                "WHERE source = ? AND id IS NULL GROUP BY 1",
+                number,
+            )
+            unlikely = self._rows(
+                "SELECT kind, sum(ids)::BIGINT, list_distinct([min(lowest), max(highest)]::VARCHAR[]) FROM groups "
+                "WHERE source = ? AND kind NOT IN ('rejected', 'plausible') GROUP BY kind",
+                number,
+            )
+            found = {kind: (count, examples) for kind, count, examples in [*rejected, *unlikely]}
+            if not self._rows("SELECT 1 FROM groups WHERE source = ? LIMIT 1", number):
+                yield Problem(source.name, ProblemKind.NO_IDS, 0, [], texts[ProblemKind.NO_IDS], is_error=False)
+            for kind in ProblemKind:
+                if kind in found:
+                    count, examples = found[kind]
+                    shown = [] if kind is ProblemKind.MISSING else sorted(examples)
+                    yield Problem(source.name, kind, count, shown, texts[kind], kind is not ProblemKind.COUNTER)
+
+
+def _texts(layout: Layout) -> dict[ProblemKind, str]:
+    """Return what is wrong with values of each kind, and what to do."""
+    return {
+        ProblemKind.MISSING: f"without a number (NULL or empty). {_LEFT_OUT}; rows without an id cannot be merged, so "
+        "give them one",
+        ProblemKind.DECIMAL: f"with a decimal point or an exponent. {_LEFT_OUT}; a spreadsheet or JavaScript has "
+        "rounded them: export the column again as text or as 64-bit integers",
+        ProblemKind.TEXT: f"of text. {_LEFT_OUT}; see whether this is the right column",
+        ProblemKind.TOO_LARGE: f"beyond 64 bits with a sign, as ids have. {_LEFT_OUT}; the greatest id is 2**63 - 1",
+        ProblemKind.NEGATIVE: "below 0, before the epoch of every layout. An overflow makes such numbers, or a column "
+        "without a sign that was read with one",
+        ProblemKind.TOO_WIDE: f"of more than the {layout.total_bits} bits of the layout {layout}. Probably made with "
+        "another one; name it with --layout",
+        ProblemKind.FUTURE: "with a time in the future. Probably made with another layout, or on a host whose clock "
+        "was ahead; see whether --layout is right",
+        ProblemKind.COUNTER: f"with a time in the first hour of the layout, from {utc_text(layout.epoch_ms)} on. "
+        "Probably numbers of a counter, such as an auto-increment, or of another layout",
+        ProblemKind.NO_IDS: "there are no ids in it. See whether it is the right one",
+    }
 
 
 def check_sources(
@@ -43,55 +340,23 @@ def check_sources(
         now_ms: ids of later times are from the future; None: the clock of this host.
 
     Raises:
-        SourceError: too many sources, one that cannot be read, or the disk or the memory is too small.
+        SourceError: one that cannot be read, or the disk or the memory is too small.
     """
-    if len(sources) > MAX_SOURCES:
-        raise SourceError(
-            f"{len(sources)} sources are more than {MAX_SOURCES}. Nothing was read; several files can be one "
-            "source: write a pattern in quotes, such as 'shard1=dumps/*.csv#id'."
-        )
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     with _errors(workspace):
-        started_s = time.monotonic()
         ingest(workspace, sources, progress)
-        read_s = time.monotonic() - started_s
-        _find_repeated(workspace, progress)
-        return Findings(workspace.rows, sources, layout, now_ms).result(read_s, started_s + read_s)
+        progress.start("comparing")
+        _find_repeated(workspace)
+        return Findings(workspace.rows, sources, layout, now_ms).result()
 
 
-def _find_repeated(workspace: Workspace, progress: Progress) -> None:
-    """Fill the table ``duplicates``: id, source, and how often it is there.
-
-    The ids are sorted in as many parts as the memory needs: equal ones are neighbors then. Sources are nearly always in
-    the order of their ids, and a stable sort only merges what is in order: a fifth of the time of DuckDB's GROUP BY.
-    """
-    # the number of ids in a part varies: the limit has a margin
-    rows, most = workspace.rows, workspace.ids_at_once * 5 // 4
-    rows("CREATE OR REPLACE TABLE duplicates (id BIGINT, source USMALLINT, times BIGINT)")
-    rows("CREATE OR REPLACE TEMP TABLE repeated (id BIGINT)")
-    parts = _parts(workspace, rows("SELECT count(id) FROM ids")[0][0])
-    progress.start("comparing", len(parts))
-    for mine in parts:
-        ids = workspace.column(f"SELECT id FROM ids WHERE {mine} LIMIT {most}")
-        if len(ids) < most:
-            ids.sort(kind="stable")
-            workspace.insert("repeated", "id", {"id": np.unique(ids[1:][ids[1:] == ids[:-1]])})
-        else:
-            # one id is there more often than fits
-            del ids
-            rows(f"INSERT INTO repeated SELECT id FROM ids WHERE {mine} GROUP BY id HAVING count(*) > 1")
-        progress.add(1)
-    # repeated ids are few, so one more pass over all sources counts them; each is there at least twice
-    if count := rows("SELECT count(*) FROM repeated")[0][0]:
-        for mine in _parts(workspace, 2 * count):
-            found = f"SELECT id, source, count(*) FROM ids SEMI JOIN repeated USING (id) WHERE {mine} GROUP BY ALL"
-            rows(f"INSERT INTO duplicates {found}")
-
-
-def _parts(workspace: Workspace, ids: int) -> list[str]:
-    """Return conditions that divide so many ids into parts that can be sorted at once."""
-    count = max(1, -(-ids // workspace.ids_at_once))
-    return [f"id IS NOT NULL AND hash(id) % {count} = {part}" for part in range(count)]
+def _find_repeated(workspace: Workspace) -> None:
+    """Fill the table ``duplicates``."""
+    twice = "SELECT id FROM ids WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1"
+    # repeated ids are few, so one more pass over all sources counts them
+    workspace.rows(f"CREATE OR REPLACE TEMP TABLE repeated AS {twice}")
+    found = "SELECT id, source, count(*) AS times FROM ids SEMI JOIN repeated USING (id) GROUP BY ALL"
+    workspace.rows(f"CREATE OR REPLACE TABLE duplicates AS {found}")
 
 
 def export_duplicates(workspace: Workspace, sources: Sequence[Source], path: Path) -> None:
@@ -134,11 +399,10 @@ _MAX_EXAMPLE = 60
 def _sources(result: CheckResult) -> list[Line]:
     """Return the table of what was read."""
     columns = [Column("SOURCE", shrinks=True), _number("IDS"), _number("WORKERS"), Column("FIRST"), Column("LAST")]
-    rows = [
-        [source.name, f"{source.ids:,}", f"{source.workers:,}", _time(source.first_ms), _time(source.last_ms)]
-        + [source.location]
-        for source in result.sources
-    ]
+    rows = []
+    for source in result.sources:
+        times = ("-" if ms is None else time_of(ms) for ms in (source.first_ms, source.last_ms))
+        rows.append([source.name, f"{source.ids:,}", f"{source.workers:,}", *times, source.location])
     return _lines([*columns, Column("READ FROM", shrinks=True, optional=True)], rows)
 
 
@@ -158,10 +422,6 @@ def _number(title: str) -> Column:
     return Column(title, right=True)
 
 
-def _time(time_ms: int | None) -> str:
-    return "-" if time_ms is None else time_of(time_ms)
-
-
 def as_lines(result: CheckResult) -> list[Line]:
     """Return the whole report."""
     severity, text = _verdict(result)
@@ -170,8 +430,7 @@ def as_lines(result: CheckResult) -> list[Line]:
     lines += _repeated(result) if result.repeated_ids else []
     for severity, text, advice in _notices(result):
         lines += [[], *advised(_head(severity), printable(text), advice)]
-    text = f"read in {duration(result.read_s * 1000)}, compared in {duration(result.compare_s * 1000)}"
-    return [*lines, [], [(text, "dim")]]
+    return lines
 
 
 def _head(severity: str) -> Line:
@@ -182,9 +441,8 @@ def _lines(columns: list[Column], rows: list[list[str]]) -> list[Line]:
     """Return a table of the most important rows, which come first."""
     shown = [[printable(cell, _MAX_CELL) for cell in row] for row in rows[:_MAX_ROWS]]
     lines = table(columns, shown)
-    if len(rows) > _MAX_ROWS:
-        lines.append([(f"and {len(rows) - _MAX_ROWS:,} more, see --json", "dim")])
-    return lines
+    more: list[Line] = [[(f"and {len(rows) - _MAX_ROWS:,} more, see --json", "dim")]]
+    return lines + more * (len(rows) > _MAX_ROWS)
 
 
 _ADVICE_REPEATED = (
@@ -201,9 +459,8 @@ def _verdict(result: CheckResult) -> tuple[str, str]:
     """Return the severity, ``error``, ``warning`` or ``ok``, and one sentence."""
     compared = f"among {result.ids:,} in {_count(len(result.sources), 'source')}"
     if result.repeated_ids:
-        rows = f"{result.repeated_rows:,} rows, {compared}"
         ids = "1 id is" if result.repeated_ids == 1 else f"{result.repeated_ids:,} ids are"
-        return "error", f"{ids} used by more than one row: {rows}."
+        return "error", f"{ids} used by more than one row: {result.repeated_rows:,} rows, {compared}."
     none = f"No id is used by more than one row {compared}"
     if result.errors:
         return "error", f"{none}, but some values cannot be right."

@@ -15,7 +15,7 @@ from snowredis.cli.options import Command, Parser
 from snowredis.cli.output import Line, print_json, printable, wrapped, write
 from snowredis.core.presets import resolve_layout
 from snowredis.merge import MergeError
-from snowredis.merge.progress import Progress
+from snowredis.merge.databases import Progress
 from snowredis.merge.proof import PROOF
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def _bytes(text: str) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     from snowredis.merge.check import as_lines, check_export_path, check_sources, export_duplicates
-    from snowredis.merge.sources import parse_sources
-    from snowredis.merge.workspace import Workspace
+    from snowredis.merge.sources import Workspace, parse_sources
 
     sources, layout = parse_sources(args.sources), resolve_layout(args.layout)
     if args.duplicates:

@@ -15,9 +15,8 @@ from decimal import Decimal
 from typing import Any
 
 from snowredis.merge.catalog import ROWID, Catalog, Table, TableColumn
-from snowredis.merge.databases import Session
+from snowredis.merge.databases import Progress, Session
 from snowredis.merge.dialects import dialect_of
-from snowredis.merge.progress import Progress
 
 SAMPLED = 20_000
 # texts of a column that are looked into, numbers of each, and characters

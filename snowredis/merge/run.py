@@ -23,6 +23,7 @@ from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.catalog import MARK, Catalog, ForeignKey, check_no_old_map
 from snowredis.merge.databases import (
+    Progress,
     Session,
     database_errors,
     is_same_database,
@@ -36,7 +37,6 @@ from snowredis.merge.dialects import dialect_of
 from snowredis.merge.draft import Doubt, doubts
 from snowredis.merge.evidence import Evidence
 from snowredis.merge.map_file import Map, load_map, problems_of, refusal
-from snowredis.merge.progress import Progress
 from snowredis.merge.refusals import (
     Numbers,
     can_lock,
@@ -46,8 +46,7 @@ from snowredis.merge.refusals import (
     obstacles,
     values_of_none,
 )
-from snowredis.merge.translation import Translation
-from snowredis.merge.transport import Transport
+from snowredis.merge.translation import Translation, Transport
 
 _MARK_TABLE = (
     f"CREATE TABLE IF NOT EXISTS {MARK} (second VARCHAR(32) PRIMARY KEY, merged_at VARCHAR(32), ids_plus BIGINT, "

@@ -9,7 +9,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import duckdb
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,12 +17,9 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
-from snowredis.merge.check import check_sources, export_duplicates
-from snowredis.merge.databases import open_database, reading
-from snowredis.merge.findings import CheckResult, ProblemKind, SharedWorkers
-from snowredis.merge.progress import Progress
-from snowredis.merge.sources import parse_sources
-from snowredis.merge.workspace import MIB, Workspace
+from snowredis.merge.check import CheckResult, ProblemKind, SharedWorkers, check_sources, export_duplicates
+from snowredis.merge.databases import Progress, open_database, reading
+from snowredis.merge.sources import MIB, Workspace, parse_sources
 
 LAYOUT = layouts["twitter"]
 # 2026-01-01
@@ -166,23 +162,6 @@ def test_an_id_with_more_bits_than_its_layout_is_a_problem(tmp_path: Path) -> No
 
 
 # --- memory, ranges ----------------------------------------------------------------------
-
-
-def test_parts_that_fit_the_memory_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(5)
-    # one id is there more often than fits at all
-    ids = np.concatenate([rng.integers(0, 2000, 3000), np.full(2500, 77), [-(2**63), 2**63 - 1] * 2])
-    monkeypatch.setattr("snowredis.merge.workspace._BYTES_PER_ID", ((1 << 30) - 160 * MIB) // 500)
-    path = tmp_path / "a.parquet"
-    table = {"id": ids}
-    duckdb.connect().register("t", table).execute(f"COPY (SELECT id FROM t) TO '{path}'")
-    with Workspace(1 << 30) as workspace:
-        sources = parse_sources([str(path)])
-        check_sources(workspace, sources, LAYOUT, Progress())
-        export_duplicates(workspace, sources, tmp_path / "d.csv")
-    rows = (tmp_path / "d.csv").read_text().splitlines()[1:]
-    found = {int(row.split(",")[0]): int(row.split(",")[2]) for row in rows}
-    assert found == {number: count for number, count in Counter(ids.tolist()).items() if count > 1}
 
 
 def test_too_little_memory_is_refused() -> None:

@@ -19,7 +19,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.core.values import MAX_ID
 from snowredis.errors import ConfigError
-from snowredis.merge.collisions import IdSet, common_ids, counter_ids, layout_ids, prove
+from snowredis.merge.proof import IdSet, common_ids, counter_ids, layout_ids, prove
 from tests.core.test_layout import any_layout
 
 EPOCH = 1735689600000
@@ -126,11 +126,6 @@ def test_the_latest_epoch_is_the_last_that_sorts_new_ids_after_old_ones(
     else:
         # an earlier epoch makes greater ids, so the earliest that the layout allows is the last resort
         assert not sorts_with(start_ms - layout.max_tick * layout.tick_ms)
-
-
-@given(old_ids(), st.integers(-1, 1200))
-def test_a_set_contains_what_its_list_does(old: tuple[IdSet, set[int]], number: int) -> None:
-    assert (number in old[0]) is (number in old[1])
 
 
 SWITCH_MS = ms("2026-11-22T00:00:00")

@@ -10,9 +10,8 @@ import duckdb
 import pytest
 
 from snowredis.merge import SourceError
-from snowredis.merge.progress import Progress
-from snowredis.merge.sources import ingest, parse_sources
-from snowredis.merge.workspace import Workspace
+from snowredis.merge.databases import Progress
+from snowredis.merge.sources import Workspace, ingest, parse_sources
 
 IDS = [250017180000000000 + at for at in range(500)]
 LINES = "".join(f"{an_id}\n" for an_id in IDS).encode()

@@ -10,7 +10,7 @@ import pytest
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.merge import MergeError
-from snowredis.merge.progress import Progress
+from snowredis.merge.databases import Progress
 from snowredis.merge.run import merge
 from tests.merge import game
 from tests.merge.conftest import schema_of
