@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from snowredis.errors import shown
 from snowredis.merge.catalog import ROWID, Catalog, Table, TableColumn
-from snowredis.merge.evidence import Evidence, Two, is_named_like_an_amount, is_named_like_an_id, stem
+from snowredis.merge.evidence import Evidence, Two, is_named_like_an_amount, is_named_like_an_id, is_near, stem
 from snowredis.merge.map_file import UNDECIDED, Map, TableMap
 
 # tables of migration tools: each database has its own
@@ -58,10 +58,12 @@ class _Tables:
     Attributes:
         fixed: rows of which the ids stay.
         matched: the id and the columns that name a row, of tables whose rows are in both.
+        alike: many rows are the same in both; which ids these have is not known.
     """
 
     fixed: set[str] = field(default_factory=set)
     matched: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    alike: set[str] = field(default_factory=set)
 
 
 class Judge:
@@ -154,7 +156,9 @@ class Judge:
         """Judge a column of numbers that no catalog explains."""
         where, evidence = (table.name, column.name), self.evidence
         name = 2 if column.name.lower() in self._names else int(is_named_like_an_id(column.name))
-        score, whose = evidence.lead(sets, column.name, where)
+        # what is not called like an id of another table is none of a wider type; or of what may be the same in both
+        limit, left_out = (0, set[str]()) if name == 2 else (column.limit, set() if name else self.tables.alike)
+        score, whose = evidence.lead(sets, column.name, where, left_out, limit)
         size = max(map(len, sets))
         if table.primary == [column.name] and any(sets):
             return self._key(table, column, name, score, whose)
@@ -192,7 +196,10 @@ class Judge:
     def _of_fixed(self, where: tuple[str, str], sets: Two, whose: tuple[str, str]) -> Guess:
         """Judge numbers that are ids which stay; they may be those of another table, too, which move."""
         _, other = self.evidence.lead(sets, where[1], where, self.tables.fixed)
-        if other and other[1] != ROWID:
+        nearer = is_near(where[1], whose), other is not None and is_near(where[1], other)
+        if other and other[1] != ROWID and nearer == (False, True):
+            return Guess("id", f"ids of {_name(other)}")
+        if other and other[1] != ROWID and nearer != (True, False):
             return Guess("ask", f"ids of {_name(whose)}, which stay, or of {_name(other)}, which move?")
         return Guess("keep", f"ids of {_name(whose)}, which stay")
 
@@ -221,7 +228,7 @@ class Judge:
             part = evidence.share_of_any(sets, where)
             if part >= 0.95 and evidence.all_large:
                 return Guess("id", "named like an id; its values are ids of several tables")
-            if part >= 0.4 and size >= 8:
+            if part >= 0.4 and size >= 8 and part > 1.5 * evidence.by_chance(sets, where):
                 return Guess("ask", f"{part:.0%} of its values are ids{self._kinds(*where)}? Write sql.{column.name}")
         for shift, bits in ((0, "low"), (32, "high")):
             some = tuple({number >> shift & 0xFFFFFFFF for number in side if number >> 32} for side in sets)
@@ -321,6 +328,7 @@ class Draft:
             self.tables.fixed.add(table.name)
             return "first"
         differ = len(mine & its) - same
+        self.tables.alike.add(table.name)
         self.notes[table.name].append(
             f'{text}, and {differ:,} others have the same key: rows of the application or the world ("first", "skip"), '
             'or rows that only look alike ("copy")?'

@@ -165,13 +165,19 @@ class Evidence:
     # --- where numbers lead ------------------------------------------------------------------------
 
     def lead(
-        self, sets: Two, prefer: str = "", but: tuple[str, str] | None = None, tables: Collection[str] = ()
+        self,
+        sets: Two,
+        prefer: str = "",
+        but: tuple[str, str] | None = None,
+        tables: Collection[str] = (),
+        limit: int = 0,
     ) -> tuple[int, tuple[str, str] | None]:
         """Return how well numbers are ids, and of which column.
 
         Args:
             prefer: name of the column that has the numbers.
             but: a column, and the rowid of its table, that are left out; so are *tables*.
+            limit: the greatest number that the column holds; wider ids are left out. 0: none are.
 
         Returns:
             3: they end where its ids end in both databases; 2: they fill most of the range of its ids; 1: they are
@@ -181,6 +187,8 @@ class Evidence:
         count = max(map(len, sets))
         for where, ids in self.ids.items():
             if where == but or not count or (but and where == (but[0], ROWID)) or where[0] in tables:
+                continue
+            if limit and self.catalogs[0].tables[where[0]].columns[where[1]].limit > limit:
                 continue
             reach = 1.0
             for numbers, its in zip(sets, ids, strict=True):
@@ -198,7 +206,7 @@ class Evidence:
             pairs = list(zip(sets, ids, strict=True))
             if score == 2 and all(max(mine) == its.high and len(mine) * 2 >= its.count >= 8 for mine, its in pairs):
                 score = 3
-            rank = (where[1] != ROWID, _is_near(prefer, where))
+            rank = (where[1] != ROWID, is_near(prefer, where))
             found.append(((*rank, score, reach), score, where))
         best = max(found, default=None)
         return (best[1], best[2]) if best else (0, None)
@@ -213,6 +221,12 @@ class Evidence:
         """Return which part of the numbers are ids of any table."""
         unions = self._union(but) if but in self.ids else self._every
         return min((len(mine & its) / len(mine) for mine, its in zip(sets, unions, strict=True) if mine), default=0.0)
+
+    def by_chance(self, sets: Two, but: tuple[str, str]) -> float:
+        """Return which part of the numbers would be ids of any table if they were amounts of that size."""
+        unions = self._union(but) if but in self.ids else self._every
+        pairs = [(max(mine), its) for mine, its in zip(sets, unions, strict=True) if mine]
+        return max((sum(each <= high for each in its) / high for high, its in pairs), default=0.0)
 
     @property
     def all_large(self) -> bool:
@@ -351,7 +365,7 @@ def stem(name: str) -> str:
     return re.sub(r"(_?id|_?guid|_?no)$", "", name.lower()).rstrip("s").replace("_", "")
 
 
-def _is_near(name: str, where: tuple[str, str]) -> bool:
+def is_near(name: str, where: tuple[str, str]) -> bool:
     """Return whether a column is named after a table or its ids."""
     mine = stem(name)
     if not mine:
