@@ -93,7 +93,7 @@ def _draft(args: argparse.Namespace) -> int:
         draft = Draft(Evidence((first, second), catalogs, progress))
         the_map = draft.map()
     count = undecided(the_map)
-    print(as_text(the_map, draft.notes, (*TOP, f"{count} undecided")), end="")
+    print(as_text(the_map, draft.notes, (*TOP, *draft.about, f"{count} undecided")), end="")
     print(f"{len(the_map.tables)} tables, {count} undecided; next: read and edit every line", file=sys.stderr)
     return ExitCode.OK
 

@@ -265,26 +265,52 @@ def _name(whose: tuple[str, str] | None) -> str:
 
 
 class Draft:
-    """Drafts a map."""
+    """Drafts a map.
+
+    Attributes:
+        notes: the evidence by table.
+        about: notes about several tables.
+    """
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence, self.catalog, self.tables = evidence, evidence.catalogs[0], _Tables()
         self.notes: dict[str, list[str]] = defaultdict(list)
+        self.about: list[str] = []
         self._rows: dict[str, str] = {}
 
     def map(self) -> Map:
-        """Return the map; *notes* has the evidence by table."""
+        """Return the map."""
         # a table of nothing but ids is judged after those that they lead to
         for table in sorted(self.catalog.tables.values(), key=lambda t: all(c.name in t.primary for c in t.written)):
             self._rows[table.name] = self._judge_rows(table)
         judge, found = Judge(self.evidence, self.tables), {}
         for name, table in self.catalog.tables.items():
             found[name] = self._draft_table(judge, table)
+        orphans = [text for name, said in found.items() for text in self._orphans(name, said)]
+        self.about += [f"orphans, which need no answer: {'; '.join(orphans)}"] * bool(orphans)
         for name in evidence_only(self.evidence):
             self.notes[name].append('only in the second database: create it in the first one, or "skip"')
             found[name] = TableMap(UNDECIDED)
+        for group in self.evidence.generators():
+            names = ", ".join(map(_name, group))
+            self.about.append(f"one generator for {names}? No number is in two of them: they need one offset, no own")
         head = {"reviewed": False, "schema": self.catalog.checksum()}
         return Map(head, found)
+
+    def _orphans(self, name: str, said: TableMap) -> Iterator[str]:
+        """Yield the columns of a table with numbers that lead to no row."""
+        table, evidence = self.catalog.tables[name], self.evidence
+        for column in (*said.lists.get("id", []), *said.texts.get("of", {})):
+            where = (name, column)
+            key = next((key for key in table.foreign_keys if column in key.columns), None)
+            if key is not None:
+                target: tuple[str, str] | None = (key.parent, key.parents[key.columns.index(column)])
+            else:
+                target = evidence.lead(evidence.numbers(*where), column, where)[1]
+            if target and table.columns[column].kind == "int" and (key or where not in evidence.ids):
+                counts = [evidence.orphans(side, where, target) for side in (0, 1)]
+                if any(counts):
+                    yield f"{_name(where)} to {_name(target)}: {counts[0]:,} and {counts[1]:,} rows"
 
     def _judge_rows(self, table: Table) -> str:
         """Return the word for the rows of a table, and note which tables are in both databases."""
@@ -301,7 +327,7 @@ class Draft:
         if same >= max(2, 0.5 * min(len(first.rows), len(second.rows))):
             if word := self._judge_same(table, same):
                 return word
-        elif same:
+        elif same and any(column.kind != "int" for column in table.written):
             notes.append(f"{same:,} rows are the same in both databases, and would be there twice")
         return self._judge_names(table) or "copy"
 

@@ -1,7 +1,7 @@
 """What the values of two databases say about their columns: which hold ids, of which tables, and which only look so.
 
-Of each table at most SAMPLED rows of each database are read, once; of a greater one also how many there are, and the
-range of its ids. The names of tables and columns count, too.
+Each table is read once, as a stream; of a greater one SAMPLED rows are kept, by a hash of their key, so that rows with
+equal keys are kept of both databases. A second look reads only that many. The names of tables and columns count, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
+from zlib import crc32
 
 from snowredis.merge.catalog import ROWID, Catalog, Table, TableColumn
 from snowredis.merge.databases import Progress, Session
@@ -25,6 +27,8 @@ _TEXTS, _PARTS, _CHARS = 4000, 6, 400
 _TRIED = 50
 # how much of a column's values must be ids
 _MOST = 0.95
+# fewer ids than this say nothing
+_FEW = 5
 # ids that begin above this are no amounts
 _LARGE = 10_000
 _ID_NAME = re.compile(
@@ -90,11 +94,39 @@ class Sample:
         return [row[self.at[column]] for row in self.rows] if column in self.at else []
 
 
+class _Kept:
+    """SAMPLED of all rows that are added: those with the least hashes of their keys; *key*: where it is in a row."""
+
+    def __init__(self, key: Sequence[int]) -> None:
+        self.count, self._key, self._limit = 0, key, 1 << 32
+        self._rows: list[tuple[int, Sequence[Any]]] = []
+
+    def add(self, rows: Iterable[Sequence[Any]]) -> None:
+        for row in rows:
+            self.count += 1
+            hashed = crc32(repr([row[at] for at in self._key] or row).encode())
+            if hashed <= self._limit:
+                self._rows.append((hashed, row))
+        if len(self._rows) > 2 * SAMPLED:
+            self.rows()
+
+    def rows(self) -> list[Sequence[Any]]:
+        """Return the rows, in the order of their hashes if there were more."""
+        if len(self._rows) > SAMPLED:
+            self._rows.sort(key=itemgetter(0))
+            del self._rows[SAMPLED:]
+            self._limit = self._rows[-1][0]
+        return [row for _, row in self._rows]
+
+
 Two = tuple[set[int], set[int]]
 
 
 class Evidence:
     """Samples of two databases.
+
+    Args:
+        reads_all: whether to read all rows, or the first ones of each table.
 
     Attributes:
         samples: of each table, of the first and of the second database.
@@ -102,9 +134,14 @@ class Evidence:
     """
 
     def __init__(
-        self, sessions: tuple[Session, Session], catalogs: tuple[Catalog, Catalog], progress: Progress
+        self,
+        sessions: tuple[Session, Session],
+        catalogs: tuple[Catalog, Catalog],
+        progress: Progress,
+        *,
+        reads_all: bool = True,
     ) -> None:
-        self.sessions, self.catalogs = sessions, catalogs
+        self.sessions, self.catalogs, self.reads_all = sessions, catalogs, reads_all
         self.samples: dict[str, tuple[Sample, Sample]] = {}
         self.ids: dict[tuple[str, str], tuple[Ids, Ids]] = {}
         progress.start("looking at values", len(catalogs[0].tables))
@@ -125,12 +162,16 @@ class Evidence:
             return Sample()
         columns = [column for column in table.columns.values() if not column.is_generated]
         names = dialect_of(self.catalogs[side]).names([column.name for column in columns])
-        query = f"SELECT {names} FROM {table.sql} LIMIT {SAMPLED + 1}"
-        rows = [tuple(map(_plain, columns, row)) for page in self.sessions[side].pages(query) for row in page]
-        count = len(rows)
-        if count > SAMPLED:
+        query = f"SELECT {names} FROM {table.sql}{'' if self.reads_all else f' LIMIT {SAMPLED + 1}'}"
+        at = {column.name: number for number, column in enumerate(columns)}
+        kept = _Kept([at[column] for column in table.primary])
+        for page in self.sessions[side].pages(query):
+            kept.add(page)
+        rows = [tuple(map(_plain, columns, row)) for row in kept.rows()]
+        count = kept.count
+        if count > SAMPLED and not self.reads_all:
             (count,) = self.sessions[side].one(f"SELECT COUNT(*) FROM {table.sql}")
-        return Sample(rows[:SAMPLED], {column.name: at for at, column in enumerate(columns)}, int(count))
+        return Sample(rows, at, int(count))
 
     def _ids(self, side: int, name: str, column: str) -> Ids:
         sample = self.samples[name][side]
@@ -217,6 +258,32 @@ class Evidence:
         )
         return first, second
 
+    def orphans(self, side: int, where: tuple[str, str], target: tuple[str, str]) -> int:
+        """Return how many rows of a database have a number that is no id of the target."""
+        catalog = self.catalogs[side]
+        if not {where[0], target[0]} <= catalog.tables.keys():
+            return 0
+        value, its = (catalog.quote(column) for column in (where[1], target[1]))
+        known = f"SELECT {its} FROM {catalog.tables[target[0]].sql} WHERE {its} IS NOT NULL"
+        rows = f"{catalog.tables[where[0]].sql} WHERE {value} > 0 AND {value} NOT IN ({known})"
+        return int(self.sessions[side].one(f"SELECT COUNT(*) FROM {rows}")[0])
+
+    def generators(self) -> list[list[tuple[str, str]]]:
+        """Return columns of ids that one generator may number: their ranges touch, and no number is in two of them."""
+        groups: list[dict[tuple[str, str], tuple[Ids, Ids]]] = []
+        for where, ids in self.ids.items():
+            if where[1] == ROWID or min(each.count for each in ids) < _FEW or ids[0].are_of_a_layout:
+                continue
+            for group in groups:
+                if all(_are_apart(mine, its) for other in group.values() for mine, its in zip(ids, other, strict=True)):
+                    sides = zip(ids, zip(*group.values(), strict=True), strict=True)
+                    if all(any(_touch(mine, its) for its in others) for mine, others in sides):
+                        group[where] = ids
+                        break
+            else:
+                groups.append({where: ids})
+        return [list(group) for group in groups if len(group) > 1]
+
     def share_of_any(self, sets: Two, but: tuple[str, str]) -> float:
         """Return which part of the numbers are ids of any table."""
         unions = self._union(but) if but in self.ids else self._every
@@ -285,6 +352,15 @@ class Evidence:
             if max(map(len, found)) >= 3 and all(its.high >= 1 << 16 for its in ids if its.count):
                 return where
         return None
+
+
+def _are_apart(mine: Ids, its: Ids) -> bool:
+    return mine.values.isdisjoint(its.values)
+
+
+def _touch(mine: Ids, its: Ids) -> bool:
+    gap = _LARGE // 10 if min(mine.low, its.low) > _LARGE else 1
+    return mine.low <= its.high + gap and its.low <= mine.high + gap
 
 
 def _are_ids(pairs: Sequence[tuple[bool, int]], highest: int) -> bool:

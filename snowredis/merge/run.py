@@ -191,7 +191,9 @@ class _Run:
             problems += translation.find_pairs()
         if not problems:
             problems += clashes(translation)
-        evidence = Evidence((self.first, self.second), (translation.first, translation.second), self.progress)
+        evidence = Evidence(
+            (self.first, self.second), (translation.first, translation.second), self.progress, reads_all=False
+        )
         found = list(doubts(self.map, evidence))
         problems += [f"[{doubt.table}] {doubt.text}" for doubt in found if doubt.is_strong]
         if problems:

@@ -197,6 +197,47 @@ def test_a_counter_in_a_table_is_asked_about(draft: Callable[..., str]) -> None:
     assert "the next number of people.id (top)" in text
 
 
+def test_a_stream_of_all_rows_is_looked_at(two: Two, offline: Cli) -> None:
+    many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 45000)"
+    values = "i, CASE WHEN i > 43000 THEN 'player.' || (i % 60 + 1) ELSE 'nobody' END"
+    rows = {s: f"{people(s)};INSERT INTO t {many} SELECT {values}, '{s}' FROM n" for s in "AB"}
+    tables = f"{PEOPLE};CREATE TABLE t (id INTEGER PRIMARY KEY, about TEXT, s TEXT)"
+    text = offline("merge", "draft", *two("sqlite", tables, rows["A"], rows["B"])).out
+    assert asked(text) == ["about"]
+    assert "ids of people.id inside (number 1)" in text
+
+
+def test_orphans_are_counted_all_at_once_and_need_no_answer(two: Two, offline: Cli) -> None:
+    tables = (
+        f"{PEOPLE};CREATE TABLE t (id INTEGER PRIMARY KEY, people_id INTEGER, s TEXT);"
+        "CREATE TABLE u (id INTEGER PRIMARY KEY, people_id INTEGER REFERENCES people (id), s TEXT)"
+    )
+    rows = {
+        s: f"{people(s)};"
+        + ";".join(
+            f"INSERT INTO {t} VALUES ({i}, {i if i > n else 900 + i}, '{s}')" for i in range(1, 61) for t in "tu"
+        )
+        for s, n in (("A", 1), ("B", 2))
+    }
+    text = offline("merge", "draft", *two("sqlite", tables, rows["A"], rows["B"])).out
+    lost = "1 and 2 rows"
+    assert f"orphans, which need no answer: t.people_id to people.id: {lost}; u.people_id to people.id: {lost}" in text
+    assert asked(text) == []
+
+
+def test_tables_that_one_generator_numbers_are_named(two: Two, offline: Cli) -> None:
+    tables = f"{PEOPLE};CREATE TABLE pet (id INTEGER PRIMARY KEY, name TEXT);CREATE TABLE log (id INTEGER PRIMARY KEY, s TEXT)"
+    rows = {
+        s: ";".join(
+            [f"INSERT INTO {'pet' if i % 3 else 'people'} VALUES ({70_000 + i}, '{s}no{i}')" for i in range(60)]
+            + [f"INSERT INTO log VALUES ({i}, '{s}{i}')" for i in range(1, 61)]
+        )
+        for s in "AB"
+    }
+    text = offline("merge", "draft", *two("sqlite", tables, rows["A"], rows["B"])).out
+    assert "one generator for people.id, pet.id? No number is in two of them" in text
+
+
 def test_names_that_are_words_or_have_odd_characters_are_no_matter(two: Two, merging: Cli) -> None:
     tables = 'CREATE TABLE "schema" ("rows" INTEGER PRIMARY KEY, "keep" TEXT); CREATE TABLE "a.b %c" ("i d" INTEGER PRIMARY KEY, "x:y" TEXT)'
     rows = "INSERT INTO \"schema\" VALUES (1, 'x%s');INSERT INTO \"a.b %%c\" VALUES (1, '%%s')".replace("x%s", "x%%s")
