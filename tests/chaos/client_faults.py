@@ -138,9 +138,9 @@ CLIENT_FAULTS = {
         "if (this.lease && !this.closing) return", "if (this.lease) return", release_and_step_clock, TWO_LANES
     ),
     "node: the beginning of a lane is ignored": ClientFault(
-        "firstTick: firstTickOf(beginMs)", "firstTick: 1", replace_with_late_clock
+        "firstTick: firstTickOf(Number(beginMs))", "firstTick: 1", replace_with_late_clock
     ),
-    "node: no lane was opened": ClientFault('?.tick >= 0 ? "1"', '?.tick >= 0 ? "0"', use_lane_twice, TWO_LANES),
+    "node: no lane was opened": ClientFault('lane.tick >= 0 ? "1"', 'lane.tick >= 0 ? "0"', use_lane_twice, TWO_LANES),
     "node: the last tick of a lane is forgotten": ClientFault(
         "Math.max(lane.firstTick, lane.sequence", "Math.min(lane.firstTick, lane.sequence", step_clock_back
     ),
@@ -150,9 +150,8 @@ CLIENT_FAULTS = {
       if (shared) client.lease = new Lease(client.settings, client.#renewSoon, ...shared);
       if (shared) return client;
 {_KEEP}      setInterval(() => {{
-        const {{ token, incarnation, worker, until, begins, renewalId, outageEnd }} = client.lease ?? {{}};
-        const fields = [worker, until, begins?.join(), renewalId, outageEnd];
-        process.env.LEASE = JSON.stringify(token ? [token, incarnation, fields] : null);
+        const {{ token, terms }} = client.lease ?? {{}};
+        process.env.LEASE = JSON.stringify(token ? [token, terms] : null);
       }}, 20).unref();
 """,
         start_thread,

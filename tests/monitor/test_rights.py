@@ -20,6 +20,7 @@ from snowredis.numbers import create_tag
 from snowredis.numbers.stores import tag_keys
 from snowredis.snowflake.protocol import PoolConfig, WorkerStats
 from snowredis.worker_pool import WorkerPool
+from tests.support.holder import create
 from tests.support.servers import RedisServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
@@ -78,7 +79,7 @@ def test_a_generator_claims_renews_and_releases_and_can_do_nothing_else(url_of: 
     assert ids.lease.renewals == 1
     ids.close()
     # create is what `snowredis pool create` runs
-    ids._lease_manager.store.create(time.time_ns() // 1_000_000)
+    create(ids._lease_manager.store, time.time_ns() // 1_000_000)
     for command in HARM:
         assert refused(url, *command), command
     # a pool of another name is none of its business

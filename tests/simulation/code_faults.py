@@ -55,7 +55,10 @@ class EarlyTickSlot(WrongSlot):
 class LateMsSlot(WrongSlot):
     def wrong(self, held: HeldLease, *, fresh: bool) -> HeldLease:
         until_ms = held.lease.until_ms + 1
-        return held._replace(lease=held.lease._replace(until_ms=until_ms, until=self.ticks(until_ms)[0]))
+        return held._replace(
+            terms=held.terms._replace(until_ms=until_ms),
+            lease=held.lease._replace(until_ms=until_ms, until=self.ticks(until_ms)[0]),
+        )
 
 
 class EarlyMsSlot(WrongSlot):
@@ -200,7 +203,7 @@ CODE_FAULTS: dict[str, CodeFault] = {
     "outage lane released too low": CodeFault(Rule(lease_manager=UnopenedKeeper), ("released_late",), seed=1001),
     "dropped generator taken for unused": CodeFault(Rule(lease_manager=HeirlessKeeper), ("drop",), seed=1030),
     "end before the ends of outage lanes": CodeFault(
-        Rule((("end", _ENDS, _ENDS.replace("r.outage, ", "")),)), ("relaned",), blind="TLC"
+        Rule((("delete", _ENDS, _ENDS.replace("r.outage, ", "")),)), ("relaned",), blind="TLC"
     ),
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
 
 # the scripts of generators, and of whoever creates a pool; a run ends with any other
-TRACED = ("claim", "renew", "release", "create", "end")
+TRACED = ("claim", "renew", "release", "create", "delete")
 
 
 class Tracer:

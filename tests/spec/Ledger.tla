@@ -96,10 +96,12 @@ Over(P, R) == P.there /\ P.end # 0 /\ (P.over \/ P.end <= R)
 Shows(q) == [pid |-> q.pid, until |-> IF q.t = "claim" THEN 0 ELSE q.until, out |-> q.out]
 Look(s, x, R, c) == Opened(srv[s].pool, NoPool, Over(srv[s].pool, R), srv[s].id, R, c, x, cnt.inc + 1)
 
-Extended(P, r, c, R) ==
+(* A claim says whether its process wants an outage lane; most do.          *)
+WantsOut(p) == TRUE
+Extended(P, q, r, c, R) ==
   LET out == Till(P, "out", c, R) IN
   [r EXCEPT !.until = Max(@, Till(P, First, c, R)),
-            !.out = IF Outage /\ out > r.lanes["out"] THEN Max(@, out) ELSE @]
+            !.out = IF Outage /\ WantsOut(q.p) /\ out > r.lanes["out"] THEN Max(@, out) ELSE @]
 
 Answer(q, kind, w, r, P, rid) ==
   [kind |-> kind, tok |-> q.tok, rid |-> rid, w |-> w, inc |-> P.inc, pid |-> P.pid,
@@ -131,7 +133,7 @@ ClaimScript(s, q, P, c, R) ==
      THEN \E w \in Wids :
             /\ Answerable(P, q, w, R) /\ Repeatable(P.rec[w])
             /\ LET rid == <<q.p, 0, P.rec[w].tip[3] + 1>>
-                   r == [Extended(P, P.rec[w], c, R) EXCEPT !.tip = rid, !.end = Max(@, R + TTL),
+                   r == [Extended(P, q, P.rec[w], c, R) EXCEPT !.tip = rid, !.end = Max(@, R + TTL),
                            !.inc = P.inc]
                IN Put(s, [P EXCEPT !.rec[w] = r], q, Answer(q, "ok", w, r, P, rid), rid[3] \div 10)
      ELSE /\ On("wait-floor") => R >= Floor(P, First)
@@ -141,8 +143,8 @@ ClaimScript(s, q, P, c, R) ==
                /\ LET old == P.rec[w]
                       rid == <<q.p, 0, Salt>>
                       from == [l \in Lanes |-> IF On("mark") THEN Max(Mark(old, l), Floor(P, l)) ELSE Floor(P, l)]
-                      r == Extended(P, [NoRec EXCEPT !.tok = q.tok, !.tip = rid, !.end = R + TTL, !.has = TRUE,
-                                          !.inc = P.inc, !.lanes = from, !.before = old.tok], c, R)
+                      r == Extended(P, q, [NoRec EXCEPT !.tok = q.tok, !.tip = rid, !.end = R + TTL, !.has = TRUE,
+                                             !.inc = P.inc, !.lanes = from, !.before = old.tok], c, R)
                   IN Put(s, [P EXCEPT !.rec[w] = r], q, Answer(q, "ok", w, r, P, rid), Salt \div 10)
 
 (* renew: what counts is the incarnation of the record. In the present one, *)
@@ -185,7 +187,7 @@ RenewScript(s, q, P, c, R) ==
   /\ LET r == P.rec[q.w]
          verdict == Verdict(q, P, R, c)
          base == IF r.inc = P.inc THEN r ELSE Adopted(P, q, r)
-         new == [Extended(P, base, c, R) EXCEPT !.tok = q.tok, !.tip = q.rid, !.dep = q.dep, !.inc = P.inc,
+         new == [Extended(P, q, base, c, R) EXCEPT !.tok = q.tok, !.tip = q.rid, !.dep = q.dep, !.inc = P.inc,
                    !.end = IF On("lease-end") THEN Max(@, R + TTL) ELSE R + TTL]
      IN IF verdict = "ok"
         THEN Put(s, [P EXCEPT !.rec[q.w] = new], q, Answer(q, "ok", q.w, new, P, q.rid), 0)

@@ -36,6 +36,7 @@ Size == Sizes[run]
 TraceRepeatable(r) == TRUE
 NoSymmetry == {}
 (* Only what the log says to arrive later has to be kept of old requests.   *)
+TraceWantsOut(p) == p \notin Without[run]
 TracePast(p) == {q \in net : q.p # p \/ q.t = "claim" \/ (q.t = "renew" /\ <<q.p, q.dep>> \in Late[run])}
 
 (* The pool of a server also has what the log calls its incarnation, inc    *)

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import WANTS_LANE, PoolConfig
 
 # how many arguments all scripts have; which are the nonce, what the caller saw of the pool, and its clock
 COMMON, NONCE, SEEN, CALLER_MS = 4, 1, 2, 3
@@ -55,7 +55,7 @@ def request_of(script: str, args: Sequence[str | int]) -> Entry:
     request |= {"seen_incarnation": incarnation, "seen_version": int(version or 0)}
     match script:
         case "claim":
-            return request | {"token": own[0], "outage_ms": int(own[2])}
+            return request | {"token": own[0], "outage_ms": int(own[2]), "wants_lane": WANTS_LANE in own[3]}
         case "renew":
             return request | {"token": own[0], "pending": own[3]} | lease_of(own[2])
         case "release":
@@ -74,7 +74,11 @@ def lease_of(text: str) -> Entry:
 
 
 def flat(reply: Sequence[str]) -> list[str]:
-    """Return a reply as format 5 had it."""
+    """Return a reply with the fields of the pool and of the lease apart; one that is so already is returned as it is.
+
+    status, Redis time, incarnation, version, floor, alarm; then, of a grant: worker id, until, lanes, renewal id, end
+    of the outage lane; of a renewal: until, adopted, beginning of the last lane, end of the outage lane.
+    """
     status, *fields = reply
     if len(fields) < 4 or "@" not in fields[1]:
         return list(reply)
@@ -102,6 +106,8 @@ def read_log(path: Path) -> Iterator[list[Entry]]:
             entry = json.loads(line)
             if args := entry.pop("args", None):
                 entry |= request_of(entry["script"], args) | {"nonce": args[NONCE]}
+            if reply := entry.get("reply"):
+                entry["reply"] = flat(reply)
             if entry["do"] == "begin" and entries:
                 yield entries
                 entries = []

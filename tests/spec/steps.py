@@ -20,7 +20,7 @@ from tests.spec.times import Step, set_times
 # steps after which the log shows the record of the worker id
 RECORDED = ("granted", "renewed", "released")
 # scripts that no process with a lease runs
-ADMINISTRATION = ("create", "end")
+ADMINISTRATION = ("create", "delete")
 # replies of scripts that changed nothing
 UNCHANGED = ("absent",)
 # what is assumed of a request that another process sends
@@ -98,6 +98,8 @@ class Steps:
     servers: list[str] = field(default_factory=list)
     # (process, depth) of the renewals that are served after their process has gone on
     late: set[tuple[str, int]] = field(default_factory=set)
+    # processes that want no outage lane
+    without: set[str] = field(default_factory=set)
     # how often something was assumed that the log does not show
     assumed: Counter[str] = field(default_factory=Counter)
 
@@ -124,6 +126,9 @@ class Converter:
         self._states: dict[int, tuple[str, int]] = {}
         # tokens of claims that a server may have granted; of a refused one nothing is heard again
         self._tokens = set(_tokens(entries))
+        # tokens of claims that want no outage lane
+        sent = (entry for entry in entries if entry["do"] == "send" and entry["script"] == "claim")
+        self._without = {entry["token"] for entry in sent if not entry["wants_lane"]}
         # (first ms, sequence) of the ids that a process made, by worker id and lane
         self._made: dict[tuple[str, int, int], set[tuple[int, int]]] = {}
         self._arriving = {entry["run"] for entry in entries if entry["do"] == "reply"}
@@ -141,6 +146,7 @@ class Converter:
         for step in self.out.steps:
             step |= {name: ranks[step[name]] for name in ("no", "seen_no") if name in step}
         set_times(self.out.header, self.out.steps)
+        self.out.without = {slot.name for (_, token), slot in self._by_owner.items() if token in self._without}
         return self.out
 
     def _add(self, op: str, **fields: Any) -> None:

@@ -16,7 +16,7 @@ from tests.simulation.scenarios import SCENARIOS, Scenario
 from tests.simulation.schedule import quiet, run_schedule
 from tests.simulation.stage import Stage
 from tests.simulation.tracing import Tracer, attach, attach_to_schedule
-from tests.spec.log import Entry, read_log
+from tests.spec.log import read_log
 from tests.spec.runs import Run, read_runs
 from tests.spec.steps import steps_of
 from tests.spec.tlc import missing
@@ -32,6 +32,7 @@ SMALL = (Run("fork", "pass"), Run("fork", "violation", ("void-fork",)), Run("end
 # rules in whose scenarios other settings come, where a log ends
 OTHER_SETTINGS = (
     "start at the end",
+    "above the pool before",
     "end on every copy",
     "settings that may start",
     "refused processes create nothing",
@@ -92,8 +93,9 @@ def test_a_run_without_a_rule_is_not_allowed_and_with_it_is_as_schedules_of_faul
 
 def test_the_first_step_that_is_not_allowed_is_shown_with_both_states(tmp_path: Path) -> None:
     """A log in which a server granted a ms more than it may."""
-    lines = log_of(SCENARIOS[:1], off=False).getvalue().splitlines()
-    entries: list[Entry] = [json.loads(line) for line in lines]
+    path = tmp_path / "allowed.log"
+    path.write_text(log_of(SCENARIOS[:1], off=False).getvalue())
+    (entries,) = read_log(path)
     granted = next(entry for entry in entries if entry["do"] == "run" and entry["reply"][0] == "granted")
     granted["reply"][7] = str(int(granted["reply"][7]) + 1)
     (verdict,) = verdicts_on(io.StringIO("\n".join(map(json.dumps, entries))), tmp_path, explain=True)

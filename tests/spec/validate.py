@@ -147,6 +147,8 @@ def module_of(runs: Sequence[Steps]) -> str:
     lines.append(f"Sizes == << {', '.join(str(len(steps.steps)) for steps in runs)} >>")
     late = (", ".join(f'<<"{p}", {dep}>>' for p, dep in sorted(steps.late)) for steps in runs)
     lines.append(f"Late == << {', '.join('{' + items + '}' for items in late)} >>")
+    without = (", ".join(f'"{p}"' for p in sorted(steps.without)) for steps in runs)
+    lines.append(f"Without == << {', '.join('{' + items + '}' for items in without)} >>")
     lines.append(f"PartSize == {STEPS_A_DEFINITION}")
     lines.append(f"Constants == << {', '.join(map(_constants, runs))} >>")
     lines += (f"{name} == Constants[run].{name}" for name in (*OF_A_RUN, *OF_A_POOL, "Servers"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,7 +39,9 @@ _numbers = itertools.count(1)
 
 
 def fresh_hex() -> str:
-    return f"{next(_numbers):032x}"
+    """Return another name at each call. The name of an incarnation has some of its digits, so all of them differ."""
+    number = next(_numbers)
+    return f"{hashlib.sha256(b'%d' % number).hexdigest()[:24]}{number:08x}"
 
 
 def create(store: Store, caller_ms: int) -> CreateReply:

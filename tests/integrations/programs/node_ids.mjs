@@ -29,10 +29,7 @@ function decode({ parts }, id) {
 const texts = (ids) => ids.map(String);
 let client;
 const commands = {
-  settings: (signature) => {
-    const { layout, ...settings } = new Settings(signature);
-    return { ...settings, capacity: layout.capacity, laneCount: layout.laneCount };
-  },
+  settings: (signature) => ({ ...new Settings(signature), layout: undefined }),
   ticks: (layout, ms) => [new Layout(layout).tickAt(ms), new Layout(layout).firstTickFrom(ms)],
   encode: (layout, fields) => String(new Layout(layout).encode(fields)),
   decode: (layout, id) => decode(new Layout(layout), BigInt(id)),

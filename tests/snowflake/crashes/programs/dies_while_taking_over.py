@@ -20,7 +20,7 @@ owner, name = (CrashRecord, "write") if operation == "write" else (Directory, op
 def killed(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **options: Any) -> Any:
         # the claim before is recorded, too
-        is_now = operation != "write" or args[1].lanes_ms
+        is_now = operation != "write" or args[1].terms.lanes_ms
         if is_now and moment == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         result = method(*args, **options)
