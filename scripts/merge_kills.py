@@ -5,8 +5,9 @@
     scripts/merge_kills.py --databases postgresql --kills 200 --seed 7
 
 Two servers of a game (tests/merge/game.py) on private servers. A process merges, and is ended at a random step, or
-within the COMMIT. Then the first database has all rows or none, the second is as it was, and a second run is refused
-if the rows came, or else merges. Exits with 1 if not. Bounded by --minutes.
+within the COMMIT; run by root, also on a disk that becomes full. Then the first database has all rows or none, the
+second is as it was, and a second run is refused if the rows came, or else merges. Exits with 1 if not. Bounded by
+--minutes.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import argparse
 import contextlib
 import os
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
+import unittest.mock
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,8 @@ from tests.support.statements import execute, rows_of
 STEPS = (*game.TABLES[1:8], "proved", "COMMIT", "committed")
 WAYS = ("SIGKILL", "SIGTERM", "lost connection", "within COMMIT")
 LIMIT_S = 120.0
+# bytes of a small disk, and what is left on it for a merge
+DISK, LEFT = 400 << 20, 256 << 10
 
 
 def contents(url: str) -> dict[str, list[str]]:
@@ -132,33 +138,54 @@ def one(server: Any, directory: Path, chance: random.Random, counts: Counter[str
     return "" if tuple(rows) == (2 * players - 10,) * 2 else f"{way} at {step}: {rows} characters in the end"
 
 
-def full_disk(directory: Path) -> str:
-    """Merge into a SQLite file on a disk that is full; return what is wrong."""
-    server = SERVERS["sqlite"]
-    with server() as files:
-        urls = files.new_database(), files.new_database()
+@contextlib.contextmanager
+def small_disk(directory: Path) -> Iterator[Path]:
+    """Mount a file system of DISK bytes in memory, for root only."""
+    disk = directory / "disk"
+    disk.mkdir()
+    # PostgreSQL runs as another user
+    directory.chmod(0o755)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=755", "tmpfs", disk], check=True)
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+        disk.rmdir()
+
+
+def full_disk(kind: str, directory: Path) -> str:
+    """Merge while the disk of the first database becomes full, then with space again; return what is wrong."""
+    with (
+        small_disk(directory) as disk,
+        unittest.mock.patch("tests.support.databases.memory_directory", return_value=disk),
+        SERVERS[kind]() as server,
+    ):
+        urls = server.new_database(), server.new_database()
         for url, side in zip(urls, "AB", strict=True):
-            game.fill(url, "sqlite", side, 30)
-        engine = open_database(urls[0])
-        with transaction(engine) as session:
-            path = game.write_map(directory / "full.map", "sqlite", Catalog(session, is_first=True).checksum())
-            (pages,) = session.one("PRAGMA page_count")
+            game.fill(url, kind, side, 30)
+        notes = ", ".join(f"('{number}', 'about {number}')" for number in range(1, 60_000))
+        execute(urls[1], f"INSERT INTO notes VALUES {notes}")  # noqa: S608
+        with transaction(open_database(urls[0])) as session:
+            path = game.write_map(directory / "full.map", kind, Catalog(session, is_first=True).checksum())
         before = contents(urls[0])
-        from sqlalchemy import event
-        from sqlalchemy.engine import Engine
-
-        def limit(connection: Any, _record: object) -> None:
-            connection.execute(f"PRAGMA max_page_count = {pages}")
-
-        event.listen(Engine, "connect", limit)
+        filler = disk / "filler"
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while shutil.disk_usage(disk).free > LEFT:
+                file.write(bytes(LEFT // 4))
         try:
             merge(path, urls, Progress())
-            wrong = "a full disk was not seen"
-        except MergeError as error:
-            wrong = "" if "full" in str(error) else f"a full disk: {error}"
-        finally:
-            event.remove(Engine, "connect", limit)
-        return wrong or ("" if contents(urls[0]) == before else "a full disk left rows behind")
+            return "a full disk was not seen"
+        except (MergeError, SourceError) as error:
+            print(f"   {kind}: {str(error)[:150]}", flush=True)
+        filler.unlink()
+        if kind != "sqlite":
+            # MariaDB ends when it cannot write
+            server.crash()
+            server.start()
+        if contents(urls[0]) != before:
+            return "a full disk left rows behind"
+        merge(path, urls, Progress())
+        return ""
 
 
 def main() -> int:
@@ -172,8 +199,6 @@ def main() -> int:
     deadline_s, wrong = time.monotonic() + options.minutes * 60, list[str]()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        wrong += filter(None, [full_disk(directory)])
-        print(f"full disk: {wrong or 'everything was rolled back'}", flush=True)
         for kind in options.databases:
             chance, counts, done = random.Random(f"{options.seed}{kind}"), Counter[str](), 0
             run: Callable[..., Any] = SERVERS[kind]
@@ -182,6 +207,9 @@ def main() -> int:
                     while done < options.kills and not wrong and time.monotonic() < deadline_s:
                         wrong += filter(None, [one(server, directory, chance, counts, options.players)])
                         done += 1
+                if os.geteuid() == 0:
+                    wrong += filter(None, [full_disk(kind, directory)])
+                    print(f"{kind}: a full disk: {wrong or 'all rows or none'}", flush=True)
             except MissingDatabase as error:
                 print(f"{kind}: skipped, {error}")
                 continue

@@ -14,6 +14,7 @@ from snowredis.merge.databases import Progress
 from snowredis.merge.run import merge
 from tests.merge import game
 from tests.merge.conftest import schema_of
+from tests.support.databases import mariadb
 from tests.support.statements import execute, rows_of
 
 KINDS = ("sqlite", "postgresql", "mariadb")
@@ -100,6 +101,25 @@ def test_the_next_ids_of_the_first_database_are_above_all_that_either_has_given(
     execute(first, "INSERT INTO guilds (title) VALUES ('new')")
     ((new,),) = rows_of(first, "SELECT id FROM guilds WHERE title = 'new'")
     assert new == 1005
+
+
+def test_two_servers_of_mariadb_give_what_one_gives(
+    request: pytest.FixtureRequest, tmp_path: Path, offline: Cli
+) -> None:
+    server = request.getfixturevalue("mariadb_server")
+    firsts, second = (server.new_database(), server.new_database()), server.new_database()
+    with mariadb() as other:
+        elsewhere = other.new_database()
+        for url, side, size in ((firsts[0], "A", 40), (firsts[1], "A", 40), (second, "B", 30), (elsewhere, "B", 30)):
+            game.fill(url, "mariadb", side, size)
+        of_second, schema = contents(elsewhere), schema_of(offline("merge", "draft", firsts[0], elsewhere).out)
+        path = game.write_map(tmp_path / "game.map", "mariadb", schema)
+        for first, its in zip(firsts, (second, elsewhere), strict=True):
+            done = offline("merge", "run", str(path), first, its)
+            assert done.code == 0, done.out + done.err
+        assert contents(elsewhere) == of_second
+        assert "this second database was merged at" in offline("merge", "run", str(path), firsts[1], elsewhere).err
+    assert contents(firsts[0]) == contents(firsts[1])
 
 
 @pytest.mark.parametrize("at", ["guilds", "items", "proved", "COMMIT"])
