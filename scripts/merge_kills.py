@@ -36,7 +36,7 @@ from snowredis.merge.catalog import MARK, Catalog
 from snowredis.merge.databases import Progress, open_database, transaction
 from snowredis.merge.run import merge
 from tests.merge import game
-from tests.support.databases import SERVERS, MissingDatabase
+from tests.support.databases import SERVERS, MariaDB, MissingDatabase, PostgreSQL
 from tests.support.statements import execute, rows_of
 
 STEPS = (*game.TABLES[1:8], "proved", "COMMIT", "committed")
@@ -178,7 +178,7 @@ def full_disk(kind: str, directory: Path) -> str:
         except (MergeError, SourceError) as error:
             print(f"   {kind}: {str(error)[:150]}", flush=True)
         filler.unlink()
-        if kind != "sqlite":
+        if isinstance(server, PostgreSQL | MariaDB):
             # MariaDB ends when it cannot write
             server.crash()
             server.start()
