@@ -5,21 +5,18 @@ SnowredisError
 ├── PoolNotFound                    no such pool in this Redis
 ├── LayoutError (ValueError)        bits that do not fit, a field or a time out of range
 ├── InvalidId (ValueError)          a number or text that is not a valid id
-├── SettingsMismatch                stored with other settings, or in another format
+├── SettingsMismatch                a tag with other settings, or in another format
 │   └── LayoutMismatch              … a pool, with another layout or other constants
 ├── PoolExhausted                   every worker id is leased
 ├── LeaseExpired                    the reserved time ran out and could not be extended
 │   └── LeaseLost                   the lease was lost, and no other worker id could be claimed
-├── ClockMovedBack                  the wall clock went back to a time that was already used
-│   └── ClockStopped                the wall clock stands still, as one that a test has frozen
+├── ClockMovedBack                  the wall clock went back to a time that was already used, or stands still
 ├── ClockSkewed                     the wall clock is too far from the clock of Redis
 ├── StoreUnavailable                Redis does not answer
-│   ├── StoreReadOnly               … it is a replica
 │   ├── StoreRefused                … it refuses these credentials or rights
 │   ├── ServerUnidentified          … a restart or failover would go unnoticed
-│   └── PoolBroken                  … a field of the pool holds a value that snowredis never writes
-├── GeneratorClosed                 next_id() after close()
-└── GeneratorSuspended              next_id() between suspend() and resume()
+│   └── StoreBroken                 … a field of a pool or tag holds a value that snowredis never writes
+└── GeneratorClosed                 next_id() after close(), or between suspend() and resume()
 
 Each error keeps its values as attributes; its message says what happened, what was refused and what to do. All
 errors can be pickled (the constructor takes exactly ``args``).
@@ -32,22 +29,19 @@ from typing import ClassVar
 __all__ = [
     "ClockMovedBack",
     "ClockSkewed",
-    "ClockStopped",
     "ConfigError",
     "GeneratorClosed",
-    "GeneratorSuspended",
     "InvalidId",
     "LayoutError",
     "LayoutMismatch",
     "LeaseExpired",
     "LeaseLost",
-    "PoolBroken",
     "PoolExhausted",
     "PoolNotFound",
     "ServerUnidentified",
     "SettingsMismatch",
     "SnowredisError",
-    "StoreReadOnly",
+    "StoreBroken",
     "StoreRefused",
     "StoreUnavailable",
 ]
@@ -120,9 +114,7 @@ class InvalidId(SnowredisError, ValueError):
 
 
 class SettingsMismatch(SnowredisError):
-    """Something in Redis was created with other settings, or by a version with another format; nothing was changed.
-
-    Subclasses say what it is and what to do.
+    """A tag, or a pool, was created with other settings, or by a version with another format; nothing was changed.
 
     Attributes:
         name: of the pool or tag.
@@ -131,9 +123,9 @@ class SettingsMismatch(SnowredisError):
     """
 
     # used by __str__
-    _what: ClassVar[str] = "the data"
-    _where: ClassVar[str] = "in Redis"
-    _refused: ClassVar[str] = "Nothing was changed."
+    _what: ClassVar[str] = "the tag"
+    _where: ClassVar[str] = "in the tag"
+    _refused: ClassVar[str] = "No number was made."
 
     def __init__(self, name: str, stored: str, given: str) -> None:
         super().__init__(name, stored, given)
@@ -154,7 +146,7 @@ class SettingsMismatch(SnowredisError):
 
     @property
     def _advice(self) -> str:
-        return "Use the same settings, or another name."
+        return "Use the settings of the tag, or another tag."
 
 
 class LayoutMismatch(SettingsMismatch):
@@ -227,30 +219,31 @@ class LeaseLost(LeaseExpired):
 
 
 class ClockMovedBack(SnowredisError):
-    """The wall clock went back to a time that was already used; no id was made."""
+    """The wall clock went back to a time that was already used, or stands still; no id was made.
+
+    Attributes:
+        behind_ms: how far it is behind the newest id; with *stopped*, for how long it has stood still.
+        policy: the clock_policy that waits no longer.
+        stopped: True if the next tick never begins, as of a clock that a test has frozen.
+    """
 
     retry = True
 
-    def __init__(self, behind_ms: int, policy: str) -> None:
-        super().__init__(behind_ms, policy)
-        self.behind_ms, self.policy = behind_ms, policy
+    def __init__(self, behind_ms: int, policy: str, stopped: bool = False) -> None:
+        super().__init__(behind_ms, policy, stopped)
+        self.behind_ms, self.policy, self.stopped = behind_ms, policy, stopped
 
     def __str__(self) -> str:
+        if self.stopped:
+            return (
+                f"the clock of this host has stood still for {self.behind_ms} ms, and all ids of this time are used "
+                f"up; clock_policy={self.policy!r} waits for later ones. No id was made. If a test has frozen the "
+                "time, use a snowredis.testing.ManualClock, or let the time tick."
+            )
         return (
             f"the clock of this host went back: it is {self.behind_ms} ms behind the newest id, more than "
             f"clock_policy={self.policy!r} tolerates. No id was made. Slew the clock instead of stepping it, raise the "
             f"tolerance, or wait {self.behind_ms} ms."
-        )
-
-
-class ClockStopped(ClockMovedBack):
-    """The wall clock stands still, so the next tick never begins; no id was made."""
-
-    def __str__(self) -> str:
-        return (
-            f"the clock of this host has stood still for {self.behind_ms} ms, and all ids of this time are used up; "
-            f"clock_policy={self.policy!r} waits for later ones. No id was made. If a test has frozen the time, "
-            "use a snowredis.testing.ManualClock, or let the time tick."
         )
 
 
@@ -278,10 +271,11 @@ class StoreUnavailable(SnowredisError):
     Attributes:
         is_unsent: True if no connection was made, so that Redis has certainly not seen the request.
         timed_out: True if Redis did not reply in time; it may reply to another call, if many processes ask at once.
+        is_read_only: True if it accepts no writes: a replica, or a master with too few of them.
     """
 
     retry = True
-    is_unsent = timed_out = False
+    is_unsent = timed_out = is_read_only = False
 
     _ADVICE = "Check that the server is running and that the URL is correct"
 
@@ -291,15 +285,6 @@ class StoreUnavailable(SnowredisError):
 
     def __str__(self) -> str:
         return f"Redis at {self.where} cannot be used: {self.reason}. {self.advice}."
-
-
-class StoreReadOnly(StoreUnavailable):
-    """This Redis is a replica, or refuses writes."""
-
-    _ADVICE = "Connect to the master, not to a replica"
-
-    def __str__(self) -> str:
-        return f"Redis at {self.where} does not accept writes: {self.reason}. {self.advice}."
 
 
 class StoreRefused(StoreUnavailable):
@@ -340,14 +325,20 @@ class ServerUnidentified(StoreUnavailable):
     """
 
     retry = False
-    # used by __str__
-    _refused: ClassVar[str] = "ids would repeat, so nothing was claimed"
-    _otherwise: ClassVar[str] = (
-        'set durability="assured" if this Redis never loses an acknowledged write, or durability="none" if it may: '
-        "every new worker then waits"
-    )
+    # what would repeat -> what was refused, and what to do if INFO cannot be allowed
+    _TEXTS: ClassVar[dict[str, tuple[str, str]]] = {
+        "ids": (
+            "so nothing was claimed",
+            'set durability="assured" if this Redis never loses an acknowledged write, or durability="none" if it '
+            "may: every new worker then waits",
+        ),
+        "numbers": (
+            "so nothing was handed out",
+            "create the tag with durability assured if this Redis never loses an acknowledged write",
+        ),
+    }
 
-    def __init__(self, where: str, code: str) -> None:
+    def __init__(self, where: str, code: str, what: str = "ids") -> None:
         reasons = {
             "info-refused": "it refuses INFO inside scripts",
             "no-run-id": "its INFO shows no run_id",
@@ -355,8 +346,8 @@ class ServerUnidentified(StoreUnavailable):
             "clock": "it may have lost data, and its clock is far behind the clock of this host",
         }
         super().__init__(where, reasons.get(code, code))
-        self.args = (where, code)
-        self.code = code
+        self.args = (where, code, what)
+        self.code, self.what = code, what
 
     def __str__(self) -> str:
         if self.code == "clock":
@@ -364,58 +355,65 @@ class ServerUnidentified(StoreUnavailable):
                 f"Redis at {self.where} cannot be used: {self.reason}, so it cannot say from when on ids are unused. "
                 "Nothing was claimed. Correct the clock (NTP) of the host that is wrong."
             )
+        refused, otherwise = self._TEXTS[self.what]
         return (
             f"Redis at {self.where} does not show its identity: {self.reason}. A restart or failover that loses data "
-            f"would go unnoticed and {self._refused}. If INFO is refused, allow it for the user in the URL. Otherwise "
-            f"{self._otherwise}."
+            f"would go unnoticed and {self.what} would repeat, {refused}. If INFO is refused, allow it for the user in "
+            f"the URL. Otherwise {otherwise}."
         )
 
 
-class PoolBroken(StoreUnavailable):
-    """A field of the pool holds a value that snowredis never writes, for example after a manual edit."""
+class StoreBroken(StoreUnavailable):
+    """A field of a pool or of a tag holds a value that snowredis never writes, for example after a manual edit.
+
+    Attributes:
+        name: of the pool or tag.
+        field, value: of its hash in Redis.
+        what: "pool" or "tag".
+    """
 
     retry = False
+    _NEXT: ClassVar[dict[str, str]] = {
+        "pool": "Remove it with: snowredis pool delete {name} --force; new workers then wait until every reservation "
+        "that it may have granted has ended.",
+        "tag": "Find the highest number in use, delete the tag with: snowredis numbers delete {name}, and create it "
+        "beyond that number: snowredis numbers create {name} --start N",
+    }
 
-    def __init__(self, where: str, pool: str, field: str, value: str) -> None:
-        super().__init__(where, f"field {field!a} of the hash snowredis:{{{pool}}} holds {value[:60]!a}")
-        self.args = (where, pool, field, value)
-        self.pool, self.field, self.value = pool, field, value
+    def __init__(self, where: str, name: str, field: str, value: str, what: str = "pool") -> None:
+        super().__init__(where, f"its field {field!a} holds {value[:60]!a}")
+        self.args = (where, name, field, value, what)
+        self.name, self.field, self.value, self.what = name, field, value, what
 
     def __str__(self) -> str:
         return (
-            f"pool {self.pool!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never writes. "
-            f"Nothing was changed. Remove it with: snowredis pool delete {self.pool} --force; new workers then wait "
-            "until every reservation that it may have granted has ended."
+            f"the {self.what} {self.name!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never "
+            f"writes. Nothing was changed. {self._NEXT[self.what].format(name=self.name)}"
         )
 
 
 class GeneratorClosed(SnowredisError):
-    """The generator was closed; its worker id was released.
+    """The generator is closed or suspended; its worker id was released.
 
     Attributes:
         pool: the pool; for another kind of ids what its generators have instead, "" if they have nothing.
         kind: the kind of ids.
+        suspended: True between suspend() and resume(), after which the same call succeeds.
     """
 
-    def __init__(self, pool: str, kind: str = "snowflake") -> None:
-        super().__init__(pool, *([] if kind == "snowflake" else [kind]))
-        self.pool, self.kind = pool, kind
+    def __init__(self, pool: str, kind: str = "snowflake", suspended: bool = False) -> None:
+        super().__init__(pool, kind, suspended)
+        self.pool, self.kind, self.suspended = pool, kind, suspended
+
+    @property
+    def retry(self) -> bool:  # type: ignore[override]
+        """True if it is suspended."""
+        return self.suspended
 
     def __str__(self) -> str:
-        if self.kind == "snowflake":
-            return f"the generator of pool {self.pool!r} is closed. Create a new one with snowredis.connect()."
-        of = f" of {self.pool!r}" if self.pool else ""
-        return f"the {self.kind} generator{of} is closed. Create a new one with snowredis.generator()."
-
-
-class GeneratorSuspended(SnowredisError):
-    """The generator is suspended and holds no worker id."""
-
-    retry = True
-
-    def __init__(self, pool: str) -> None:
-        super().__init__(pool)
-        self.pool = pool
-
-    def __str__(self) -> str:
-        return f"the generator of pool {self.pool!r} is suspended; no id was made. Call resume() first."
+        what = "generator" if self.kind == "snowflake" else f"{self.kind} generator"
+        named = f" of {'pool ' if self.kind == 'snowflake' else ''}{self.pool!r}" if self.pool else ""
+        if self.suspended:
+            return f"the {what}{named} is suspended; no id was made. Call resume() first."
+        new = "connect" if self.kind == "snowflake" else "generator"
+        return f"the {what}{named} is closed. Create a new one with snowredis.{new}()."

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from snowredis.errors import ConfigError, LayoutMismatch, PoolBroken, PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError, StoreBroken, StoreUnavailable
 from snowredis.monitor.lease import count
 from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.pool_monitor import PoolMonitor
@@ -94,7 +94,7 @@ class WorkerPool(PoolMonitor):
             )
         try:
             reply = PoolAdministration(self.server, config_of(info)).delete(now_ms())
-        except (ConfigError, LayoutMismatch, PoolBroken) as error:
+        except (ConfigError, LayoutMismatch, StoreBroken) as error:
             return self._drop(str(error), force=force)
         if not isinstance(reply, Ends):
             raise PoolNotFound(self.name)

@@ -39,8 +39,7 @@ _ERRORS: dict[ExitCode, tuple[type[Exception], ...]] = {
     ExitCode.REDIS_UNAVAILABLE: (errors.StoreUnavailable,),
     ExitCode.LAYOUT_MISMATCH: (errors.SettingsMismatch,),
     ExitCode.POOL_EXHAUSTED: (errors.PoolExhausted,),
-    ExitCode.LEASE_OR_CLOCK: (errors.LeaseExpired, errors.ClockMovedBack, errors.ClockSkewed)
-    + (errors.GeneratorClosed, errors.GeneratorSuspended),
+    ExitCode.LEASE_OR_CLOCK: (errors.LeaseExpired, errors.ClockMovedBack, errors.ClockSkewed, errors.GeneratorClosed),
 }
 
 

@@ -15,7 +15,6 @@ from snowredis.cli.options import Command, Parser
 from snowredis.cli.output import Line, print_json, printable, wrapped, write
 from snowredis.core.presets import resolve_layout
 from snowredis.merge import MergeError
-from snowredis.merge.databases import Progress
 from snowredis.merge.proof import PROOF
 
 if TYPE_CHECKING:
@@ -46,6 +45,7 @@ def _bytes(text: str) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     from snowredis.merge.check import as_lines, check_export_path, check_sources, export_duplicates
+    from snowredis.merge.databases import Progress
     from snowredis.merge.sources import Workspace, parse_sources
 
     sources, layout = parse_sources(args.sources), resolve_layout(args.layout)
@@ -75,7 +75,7 @@ def _add_databases(parser: Parser) -> None:
 
 def _draft(args: argparse.Namespace) -> int:
     from snowredis.merge.catalog import Catalog, check_no_old_map
-    from snowredis.merge.databases import transaction
+    from snowredis.merge.databases import Progress, transaction
     from snowredis.merge.draft import TOP, Draft, undecided
     from snowredis.merge.evidence import Evidence
     from snowredis.merge.map_file import as_text
@@ -107,6 +107,7 @@ def _add_run(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from snowredis.merge.databases import Progress
     from snowredis.merge.run import merge
 
     pairs = args.pairs or args.map.with_name(f"{args.map.name}.pairs.csv")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
+from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError, StoreBroken, StoreRefused, StoreUnavailable
 from snowredis.monitor import checks
 from snowredis.monitor.checks import critical, not_checked, ok, unknown, warning
 from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Found, Level
@@ -22,7 +22,6 @@ from snowredis.monitor.pool import PoolInfo, setting_ms
 from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller, Reading
 from snowredis.numbers import stores
 from snowredis.numbers.administration import read_tag
-from snowredis.numbers.protocol import NumbersBroken
 from snowredis.servers.clients import address, close_client, is_cluster, open_client
 from snowredis.servers.runner import server_of, translated
 from snowredis.servers.scripts import Script, text_of
@@ -268,7 +267,7 @@ def _check_open(client: Any, tags: Sequence[str]) -> Found:
     for tag in tags:
         try:
             info = read_tag(stores.RedisTag(client, tag))
-        except NumbersBroken as failure:
+        except StoreBroken as failure:
             found.setdefault("not readable", []).append(f"{tag} ({failure.reason})")
             continue
         # None: deleted meanwhile, or a key of another program

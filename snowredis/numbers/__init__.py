@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from snowredis.numbers.administration import show_tag as show_tag
     from snowredis.numbers.administration import take_shard_number as take_shard_number
     from snowredis.numbers.dated import DatedGenerator as DatedGenerator
-    from snowredis.numbers.protocol import NumbersBroken as NumbersBroken
     from snowredis.numbers.protocol import NumbersClosed as NumbersClosed
-    from snowredis.numbers.protocol import NumbersDiffer as NumbersDiffer
     from snowredis.numbers.protocol import NumbersExhausted as NumbersExhausted
     from snowredis.numbers.segments import SegmentGenerator as SegmentGenerator
     from snowredis.numbers.transaction import TransactionNumbers as TransactionNumbers
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "administration": "TagInfo create_tag delete_tag open_tag show_tag take_shard_number",
     "dated": "DatedGenerator",
-    "protocol": "NumbersBroken NumbersClosed NumbersDiffer NumbersExhausted",
+    "protocol": "NumbersClosed NumbersExhausted",
     "segments": "SegmentGenerator",
     "transaction": "TransactionNumbers",
 }

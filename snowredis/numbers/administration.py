@@ -15,12 +15,12 @@ from typing import Any
 from snowredis.core.as_json import IdNumber, TimeMs, in_json
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
-from snowredis.errors import ConfigError
+from snowredis.errors import ConfigError, StoreBroken
 from snowredis.numbers import protocol
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.formats import Calendar, NumberFormat
 from snowredis.numbers.masters import Master
-from snowredis.numbers.protocol import MAX_NUMBER, ClosedReason, NumbersBroken, NumbersClosed, OpenRequest
+from snowredis.numbers.protocol import MAX_NUMBER, ClosedReason, NumbersClosed, OpenRequest
 from snowredis.numbers.settings import NUMBER_SETTINGS, TAG_CONSTANTS
 from snowredis.numbers.stores import FORMAT, RedisTag, open_tag_store
 from snowredis.settings import Server, check_settings
@@ -102,7 +102,7 @@ def create_tag(url: Server, tag: str, *, layout: Layout | str | None = None, **s
 
     Raises:
         ConfigError: it exists, or processes saw higher numbers of it.
-        StoreUnavailable, NumbersDiffer: the server does not reply, or has the tag with other settings.
+        StoreUnavailable, SettingsMismatch: the server does not reply, or has the tag with other settings.
     """
     used = check_settings(settings, NUMBER_SETTINGS, " of tags")
     constants = {name: used.pop(name, TAG_CONSTANTS[name].default) for name in TAG_CONSTANTS}
@@ -214,7 +214,7 @@ def read_tag(store: RedisTag) -> TagInfo | None:
     def whole(name: str, stored: Mapping[str, str] = fields, default: str = "") -> int:
         text = stored.get(name, default)
         if not _WHOLE.fullmatch(text):
-            raise NumbersBroken(store.where, store.tag, name, text)
+            raise StoreBroken(store.where, store.tag, name, text, "tag")
         return int(text)
 
     settings["failover_slack"] = f"{whole('slack_ms') / 1000:g} s"
@@ -231,7 +231,7 @@ def read_tag(store: RedisTag) -> TagInfo | None:
         try:
             reason = ClosedReason(fields.get("reason", ""))
         except ValueError:
-            raise NumbersBroken(store.where, store.tag, "reason", fields.get("reason", "")) from None
+            raise StoreBroken(store.where, store.tag, "reason", fields.get("reason", ""), "tag") from None
     return TagInfo(
         tag=store.tag,
         where=store.where,
@@ -257,7 +257,7 @@ def take_shard_number(url: Server, layout: Layout, tag: str = SHARDS) -> int:
     Raises:
         NumbersClosed: Redis does not know the tag, or may have forgotten numbers.
         NumbersExhausted: all numbers were given.
-        NumbersDiffer: the tag is for datacenter bits of another layout, in another place.
+        SettingsMismatch: the tag is for datacenter bits of another layout, in another place.
         ConfigError: the layout has no datacenter bits.
     """
     with contextlib.closing(open_tag_store(url, tag, periods=_datacenter_of(layout))) as store:

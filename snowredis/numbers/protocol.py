@@ -5,18 +5,14 @@ never ends.
 
 SnowredisError
 ├── NumbersClosed          no numbers are handed out until the tag is opened
-├── NumbersExhausted       every number of the tag, or of the period, is handed out
-├── SettingsMismatch
-│   └── NumbersDiffer      the tag was created with other settings
-└── StoreUnavailable
-    └── NumbersBroken      a field of the tag holds a value that snowredis never writes
+└── NumbersExhausted       every number of the tag, or of the period, is handed out
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from snowredis.errors import ServerUnidentified, SettingsMismatch, SnowredisError, StoreUnavailable
+from snowredis.errors import SnowredisError
 from snowredis.numbers.formats import EVER, Period
 from snowredis.servers.scripts import Reason, ScriptReply
 
@@ -216,43 +212,3 @@ class NumbersExhausted(SnowredisError):
             f"the tag {self.tag!r} {have}{of}, up to its maximum {self.maximum}. No number was made. Use a format with "
             "more digits, or another tag."
         )
-
-
-class NumbersDiffer(SettingsMismatch):
-    """The tag was created with other settings, or by a version with another format; no number was made.
-
-    Attributes:
-        tag: its name.
-    """
-
-    _what, _where, _refused = "the tag", "in the tag", "No number was made."
-    _advice = "Use the settings of the tag, or another tag."
-
-    def __init__(self, tag: str, stored: str, given: str) -> None:
-        super().__init__(tag, stored, given)
-        self.tag = tag
-
-
-class NumbersBroken(StoreUnavailable):
-    """A field of the tag holds a value that snowredis never writes, for example after a manual edit."""
-
-    retry = False
-
-    def __init__(self, where: str, tag: str, field: str, value: str) -> None:
-        super().__init__(where, f"field {field!a} holds {value[:60]!a}")
-        self.args = (where, tag, field, value)
-        self.tag, self.field, self.value = tag, field, value
-
-    def __str__(self) -> str:
-        return (
-            f"the tag {self.tag!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never writes. "
-            f"Nothing was changed. Find the highest number in use, delete the tag with: snowredis numbers delete "
-            f"{self.tag}, and create it beyond that number: snowredis numbers create {self.tag} --start N"
-        )
-
-
-class NumbersUnidentified(ServerUnidentified):
-    """This Redis does not show its identity, so that a loss would go unnoticed."""
-
-    _refused = "numbers would repeat, so nothing was handed out"
-    _otherwise = "create the tag with durability assured if this Redis never loses an acknowledged write"

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Self, TypeAlias
 
 from snowredis.core.description import IdDescription
 from snowredis.core.values import MAX_BATCH, as_int64, check_count
-from snowredis.errors import ConfigError, GeneratorClosed, GeneratorSuspended, StoreUnavailable
+from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
 from snowredis.kinds.base import GeneratorBase, IdKind
 from snowredis.numbers.buffer import Buffer, Threads, copy_of
 from snowredis.numbers.masters import Masters, SegmentCounts, Steps
@@ -158,7 +158,7 @@ class SegmentGenerator(GeneratorBase[int]):
         Raises:
             NumbersClosed: the tag is closed, and the segments that this process has are used up.
             NumbersExhausted: there is no number.
-            StoreUnavailable, NumbersDiffer: there is no segment left, and Redis hands out none.
+            StoreUnavailable, SettingsMismatch: there is no segment left, and Redis hands out none.
             GeneratorClosed: after close().
 
         Blocks:
@@ -311,7 +311,7 @@ class SegmentGenerator(GeneratorBase[int]):
         if self._closed:
             raise GeneratorClosed(self.tag, "segment")
         if self._suspended:
-            raise GeneratorSuspended(self.tag)
+            raise GeneratorClosed(self.tag, "segment", suspended=True)
         # read before the part is taken: a child that is forked here has another guard's flag, and another buffer
         buffer, is_reset = self._buffer, self._guard.is_reset
         numbers, was_reset = self._block

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from snowredis.errors import ConfigError
+from snowredis.errors import ConfigError, ServerUnidentified, SettingsMismatch, StoreBroken
 from snowredis.numbers import protocol
-from snowredis.numbers.protocol import NumbersBroken, NumbersDiffer, NumbersUnidentified, OpenRequest, TakeRequest
+from snowredis.numbers.protocol import OpenRequest, TakeRequest
 from snowredis.numbers.settings import NUMBER_SETTINGS, servers_of
 from snowredis.servers.clients import open_client
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
@@ -80,7 +80,7 @@ class TagStore(Scripted):
     def send(self, request: TakeRequest | OpenRequest) -> Any:
         """Run the script of *request* once. Returns a TakeReply or an OpenReply.
 
-        Blocks for a round trip. Raises NumbersDiffer, StoreUnavailable and its subclasses. Is never repeated here:
+        Blocks for a round trip. Raises SettingsMismatch, StoreUnavailable and its subclasses. Is never repeated here:
         numbers whose reply was lost are gaps.
         """
         name, seen, rest = "open", 0, tuple[str | int, ...]()
@@ -94,20 +94,20 @@ class TagStore(Scripted):
         texts = self.texts_of(asked, self.run(*asked))
         if texts[0] == "reformatted":
             formats = (f"texts={text.replace(' ', '_')}" for text in (texts[1], self._format))
-            raise NumbersDiffer(self.tag, *(f"{self.signature} {text}" for text in formats))
+            raise SettingsMismatch(self.tag, *(f"{self.signature} {text}" for text in formats))
         try:
             return parse_reply(texts, protocol.REPLIES)
         except ValueError:
             raise self.unknown(texts) from None
 
-    def mismatch(self, stored: str) -> NumbersDiffer:
-        return NumbersDiffer(self.tag, stored, self.signature)
+    def mismatch(self, stored: str) -> SettingsMismatch:
+        return SettingsMismatch(self.tag, stored, self.signature)
 
-    def broken(self, field: str, value: str) -> NumbersBroken:
-        return NumbersBroken(self.where, self.tag, field, value)
+    def broken(self, field: str, value: str) -> StoreBroken:
+        return StoreBroken(self.where, self.tag, field, value, "tag")
 
-    def unidentified(self, code: str) -> NumbersUnidentified:
-        return NumbersUnidentified(self.where, code)
+    def unidentified(self, code: str) -> ServerUnidentified:
+        return ServerUnidentified(self.where, code, "numbers")
 
 
 class RedisTag(RedisScripts, TagStore):

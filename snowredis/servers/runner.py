@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
-from snowredis.errors import ConfigError, SnowredisError, StoreReadOnly, StoreRefused, StoreUnavailable, as_cause
+from snowredis.errors import ConfigError, SnowredisError, StoreRefused, StoreUnavailable, as_cause
 from snowredis.process.threads import is_interruption, raised_by_handler
 from snowredis.servers.clients import TLS_PREFIX, close_client, fresh_copy, is_cluster, open_client
 from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, time_limit
-from snowredis.servers.scripts import Script
+from snowredis.servers.scripts import Script, read_only
 from snowredis.settings import MinReplicas, check
 
 if TYPE_CHECKING:
@@ -143,15 +143,15 @@ def _translation(where: str, error: Exception) -> SnowredisError:
             name = text.rpartition(" ")[2]
             return ConfigError(f"the script refused {name}: it is out of range. Check the settings")
         if "NOREPLICAS" in text:
-            return StoreReadOnly(
+            return read_only(
                 where,
                 text,
                 "It has fewer replicas than its min-replicas-to-write: connect them. After a failover, connect to the "
                 "present master",
             )
-        read_only = isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text
-        if read_only or "can't write against a read only replica" in text.lower():
-            return StoreReadOnly(where, text)
+        is_replica = isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text
+        if is_replica or "can't write against a read only replica" in text.lower():
+            return read_only(where, text)
     if "DB index is out of range" in text or "Invalid Database" in text:
         return ConfigError(f"Redis at {where} has no database of this number ({text}). Correct it in the URL")
     replied = isinstance(error, exceptions.ResponseError | exceptions.BusyLoadingError)
@@ -229,8 +229,9 @@ class RedisScripts:
                 except exceptions.NoScriptError:
                     # the server was restarted, or its scripts were dropped
                     return list(self._client.eval(script.source, len(keys), *keys, *args))
-        except StoreReadOnly:
-            self.reconnect()
+        except StoreUnavailable as error:
+            if error.is_read_only:
+                self.reconnect()
             raise
 
     def after_fork(self) -> None:

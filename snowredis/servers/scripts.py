@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from snowredis.errors import ServerUnidentified, SnowredisError, StoreReadOnly, StoreUnavailable
+from snowredis.errors import ServerUnidentified, SnowredisError, StoreUnavailable
 
 # put in front of every script, in this order
 PROLOGUE = ("identity", "arguments")
@@ -35,6 +35,13 @@ class Script:
 
 
 @functools.cache
+def read_only(where: str, reason: str, advice: str = "Connect to the master, not to a replica") -> StoreUnavailable:
+    """Return the error for a server that accepts no writes."""
+    error = StoreUnavailable(where, f"it does not accept writes: {reason}", advice)
+    error.is_read_only = True
+    return error
+
+
 def read_lua(name: str, module: str = __file__) -> str:
     """Return the text of lua/NAME.lua beside the file *module*; reads it at the first call."""
     # importlib.resources does the same, and takes longer than all that is read here
@@ -190,7 +197,7 @@ class Scripted(ABC):
             case ["unidentified", "replica"]:
                 # a demoted master keeps its connections; a new one may lead to the present master
                 self.reconnect()
-                raise StoreReadOnly(self.where, "it is a replica")
+                raise read_only(self.where, "it is a replica")
             case ["signature", stored]:
                 raise self.mismatch(stored)
             case ["unidentified", code]:

@@ -543,7 +543,7 @@ PyDoc_STRVAR(next_id_doc,
     "    LeaseLost: the lease was lost, and no other worker id could be claimed.\n"
     "    PoolExhausted, StoreUnavailable, LayoutMismatch: no worker id could be claimed.\n"
     "    ClockMovedBack, ClockSkewed, LayoutError: the clock shows a time that cannot be used.\n"
-    "    GeneratorClosed, GeneratorSuspended: after close(), or suspend().\n\n"
+    "    GeneratorClosed: after close(), or suspend().\n\n"
     "Blocks:\n"
     "    at the first call, for the claim, as claim(); when the sequence of a tick is exhausted, until the\n"
     "    next tick; after the clock went back, for clock_tolerance_ms at most, or max_wait_ms if\n"

@@ -100,7 +100,7 @@ class LeaseLifecycle:
                         raise
                     claimed = conversation.run(self._leases.send_claim, now, instead_of, gives_up)
             except errors.StoreUnavailable as error:
-                is_away = type(error) in (errors.StoreUnavailable, errors.StoreReadOnly)
+                is_away = type(error) is errors.StoreUnavailable
                 if not is_away or not conversation.run(self._take_over):
                     self._explain(error)
                     raise

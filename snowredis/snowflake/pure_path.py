@@ -61,7 +61,7 @@ class PureFastPath:
             LeaseLost: the lease was lost, and no other worker id could be claimed.
             PoolExhausted, StoreUnavailable, LayoutMismatch: no worker id could be claimed.
             ClockMovedBack, ClockSkewed, LayoutError: the clock shows a time that cannot be used.
-            GeneratorClosed, GeneratorSuspended: after close(), or suspend().
+            GeneratorClosed: after close(), or suspend().
 
         Blocks:
             at the first call, for the claim, as claim(); when the sequence of a tick is exhausted, until the

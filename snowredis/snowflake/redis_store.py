@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from snowredis.errors import LayoutMismatch, PoolBroken
+from snowredis.errors import LayoutMismatch, StoreBroken
 from snowredis.servers.runner import RedisScripts
 from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply
 from snowredis.settings import MinReplicas
@@ -62,8 +62,8 @@ class ScriptStore(Scripted):
     def mismatch(self, stored: str) -> LayoutMismatch:
         return LayoutMismatch(self.config.name, stored, self.signature)
 
-    def broken(self, field: str, value: str) -> PoolBroken:
-        return PoolBroken(self.where, self.config.name, field, value)
+    def broken(self, field: str, value: str) -> StoreBroken:
+        return StoreBroken(self.where, self.config.name, field, value)
 
     def ask(self, request: protocol.Request) -> Any:
         return self._claim(request) if isinstance(request, protocol.ClaimRequest) else self._ask(request)

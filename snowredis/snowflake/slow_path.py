@@ -153,7 +153,7 @@ class SlowPath:
                 generation = self._guard.generation
                 if self._leases.closed or self._leases.suspended:
                     self._lifecycle.release()
-                    raise (errors.GeneratorClosed if self._leases.closed else errors.GeneratorSuspended)(self._pool)
+                    raise errors.GeneratorClosed(self._pool, suspended=not self._leases.closed)
                 an_id, decision = self._allocator.advance(only_claim=only_claim)
                 if decision is None:
                     if claim_wait is not None:
@@ -205,9 +205,9 @@ class SlowPath:
         return an_id, decision
 
     def check_clock(self, frozen_check: FrozenClockCheck, wait: Wait) -> None:
-        """Raise ClockStopped if the wall clock stands still, after *wait*."""
+        """Raise ClockMovedBack if the wall clock stands still, after *wait*."""
         if still_ms := frozen_check.still_ms(min(wait.seconds, MAX_SLEEP_S)):
-            raise errors.ClockStopped(still_ms, self._context.rules.policy)
+            raise errors.ClockMovedBack(still_ms, self._context.rules.policy, stopped=True)
 
     def after_fork(self) -> None:
         """Forget, in a forked child, what the threads of the parent were doing."""

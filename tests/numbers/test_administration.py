@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from snowredis.core.presets import resolve_layout
-from snowredis.errors import ConfigError, StoreRefused, StoreUnavailable
+from snowredis.errors import ConfigError, SettingsMismatch, StoreRefused, StoreUnavailable
 from snowredis.monitor.conditions import Condition
 from snowredis.monitor.doctor import check_tags
 from snowredis.numbers import (
     DatedGenerator,
     NumbersClosed,
-    NumbersDiffer,
     NumbersExhausted,
     create_tag,
     delete_tag,
@@ -61,7 +60,7 @@ def test_a_tag_of_another_version_is_refused_by_name(server: RedisServer, tag: s
         server.client().hset(key, "signature", other)
         with (
             open_generator(server.url, tag=tag) as ids,
-            pytest.raises(NumbersDiffer, match=rf"this version .* reads format {FORMAT}\. Nothing was changed"),
+            pytest.raises(SettingsMismatch, match=rf"this version .* reads format {FORMAT}\. Nothing was changed"),
         ):
             ids.next_id()
         with pytest.raises(ConfigError, match="of another version"):
@@ -174,7 +173,7 @@ def test_shard_numbers_are_of_one_place_in_ids_and_come_once(server: RedisServer
     assert [take_shard_number(server.url, layout, tag) for _ in range(3)] == [1, 2, 3]
     with pytest.raises(NumbersExhausted):
         take_shard_number(server.url, layout, tag)
-    with pytest.raises(NumbersDiffer, match="datacenter is"):
+    with pytest.raises(SettingsMismatch, match="datacenter is"):
         take_shard_number(server.url, resolve_layout("twitter"), tag)
     with pytest.raises(ConfigError, match="has no datacenter bits"):
         take_shard_number(server.url, resolve_layout("default"), tag)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from snowredis.errors import ConfigError
-from snowredis.numbers import NumbersBroken, NumbersClosed, NumbersExhausted, create_tag
+from snowredis.errors import ConfigError, StoreBroken
+from snowredis.numbers import NumbersClosed, NumbersExhausted, create_tag
 from snowredis.numbers import protocol as replies
 from snowredis.numbers.masters import Master
 from snowredis.numbers.protocol import ClosedReason, OpenRequest, TakeRequest
@@ -118,11 +118,11 @@ def test_a_value_that_no_script_wrote_is_refused(store: Any, server: RedisServer
     created(store)
     taken(store)
     server.client().hset(tag_keys(store.tag)[0], field, "-7")
-    with pytest.raises(NumbersBroken, match=rf"field '{field}' holds '-7'.*snowredis numbers delete"):
+    with pytest.raises(StoreBroken, match=rf"field '{field}' holds '-7'.*snowredis numbers delete"):
         taken(store)
     if field != "n:":
         server.client().hdel(tag_keys(store.tag)[0], field)
-        with pytest.raises(NumbersBroken):
+        with pytest.raises(StoreBroken):
             taken(store)
 
 

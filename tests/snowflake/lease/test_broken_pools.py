@@ -11,7 +11,7 @@ import pytest
 
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
-from snowredis.errors import ConfigError, PoolBroken, PoolNotFound, StoreRefused
+from snowredis.errors import ConfigError, PoolNotFound, StoreBroken, StoreRefused
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore
@@ -119,7 +119,7 @@ def test_a_field_that_no_script_wrote_is_named_and_nothing_changes(
     client.hdel(key, field) if text is None else client.hset(key, field, text)
     before = client.hgetall(key)
     for call in calls(store, living):
-        with pytest.raises(PoolBroken) as caught:
+        with pytest.raises(StoreBroken) as caught:
             call()
         assert (caught.value.field, caught.value.value) == (field, (text or "").replace("\x1b", "?"))
         assert f"snowredis pool delete {store.config.name}" in str(caught.value)
@@ -142,7 +142,7 @@ def test_a_record_that_no_script_wrote_is_named_to_its_holder_and_others_are_ser
     living, other = holder(store).claim(), holder(store).claim()
     server.client().hset(pool_keys(store.config.name)[0], "w:0", text)
     for call in (living.ask_renew, living.release):
-        with pytest.raises(PoolBroken) as caught:
+        with pytest.raises(StoreBroken) as caught:
             call()
         assert caught.value.field == "w:0"
     assert isinstance(other.ask_renew(), Renewed)
@@ -165,7 +165,7 @@ def test_a_record_with_a_field_more_or_less_is_read_by_nobody(server: RedisServe
     for changed in [*more[: 5 * (place <= 10)], *[parts[:place] + parts[place + 1 :]] * (place <= 10)]:
         client.hset(key, "w:0", "|".join(changed))
         assert LeaseRecord.parse("|".join(changed)) is None
-        with pytest.raises(PoolBroken, match="field 'w:0'"):
+        with pytest.raises(StoreBroken, match="field 'w:0'"):
             living.ask_renew()
 
 

@@ -13,7 +13,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.environment import from_environment
-from snowredis.errors import PoolBroken, ServerUnidentified
+from snowredis.errors import ServerUnidentified, StoreBroken
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
@@ -154,5 +154,5 @@ def test_the_environment_says_what_redis_is_trusted_with() -> None:
 def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:
     store = RedisStore(server.url, replace(SHORT, name=f"few{fresh_hex()[-6:]}"), min_replicas=1)
     server.client().hset(pool_keys(store.config.name)[0], mapping={"signature": store.config.signature})
-    with pytest.raises(PoolBroken):
+    with pytest.raises(StoreBroken):
         Holder(store, wall_ms).ask_claim()
