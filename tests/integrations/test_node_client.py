@@ -31,7 +31,7 @@ LAYOUTS = json.loads((ROOT / "docs" / "reference" / "vectors.json").read_text("u
 LIMIT_S = 30.0
 POOL = "node"
 COUNT = 3_000
-# of a pool of the vectors: the names that the client has for what follows from the signature
+# field of a pool in the vectors, which follows from its signature -> its name in the client
 SETTINGS = {"signature": "signature", "heartbeat_ms": "heartbeatMs", "usable_lanes": "usableLanes"}
 
 if NODE is None:
