@@ -34,7 +34,7 @@ class Owner(NamedTuple):
     """
 
     host: str = ""
-    pid: int = 0
+    pid: Annotated[int, Shown(null=0)] = 0
     label: str = ""
     refused: str = ""
     version: str = ""

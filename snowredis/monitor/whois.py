@@ -148,9 +148,7 @@ def find_maker(history: History, an_id: int, layout: Layout, *, datacenter: int 
 
 
 _NOBODY = "no process had this worker id at that time, as far as the events go"
-_TAKEN = (
-    "its process ended while Redis was unavailable, and its parent or siblings may have had the lease before the next one"
-)
+_TAKEN = "its process ended while Redis was unavailable, and a sibling may have had the lease before the next one"
 Verdict = tuple[Lease | None, Literal["certain", "probable", "unknown"], str]
 
 

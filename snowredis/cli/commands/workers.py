@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = "worker state host pid label heartbeat_at ends_at ids_until ids_made ids_per_second clock_offset_ms"
 _COLUMNS += " namespace clock_backs refused version"
+# columns that say something from this value on, either way
+_SAYS_SOMETHING = {"clock_offset_ms": 100, "namespace": 1, "clock_backs": 1}
 # leases that ended, the newest of them
 MOST_ENDED = 20
 _READ_EVERY_S = 2.0
@@ -61,9 +63,12 @@ def _show_workers(reading: Reading, where: str, args: argparse.Namespace) -> boo
     show_conditions(status.conditions)
     if snapshot.leases:
         # versions matter if there are several
-        several = len({each.owner.version for each in snapshot.living}) > 1
-        columns = _COLUMNS if several else _COLUMNS.removesuffix(" version")
-        show([*snapshot.living, *snapshot.ended[:MOST_ENDED]], columns, now_ms=info.now_ms)
+        several = {"version"} if len({each.owner.version for each in snapshot.living}) > 1 else set[str]()
+        rows = [*snapshot.living, *snapshot.ended[:MOST_ENDED]]
+        largest = {name: max(abs(getattr(row, name)) for row in rows) for name in _SAYS_SOMETHING}
+        silent = {name for name, least in _SAYS_SOMETHING.items() if largest[name] < least} | ({"version"} - several)
+        columns = " ".join(name for name in _COLUMNS.split() if name not in silent)
+        show(rows, columns, now_ms=info.now_ms)
     if len(snapshot.ended) > MOST_ENDED:
         print(f"… and {len(snapshot.ended) - MOST_ENDED:,} more that ended: --json has all")
     return emit("")
