@@ -61,9 +61,8 @@ class Administration(ScriptStore):
     requests = POOL_REQUESTS
 
     def ask(self, request: Request) -> Any:
-        if isinstance(request, CreateRequest):
-            return self._lasting(lambda: self._ask(request))
-        return super().ask(request)
+        ask = super().ask
+        return self._lasting(lambda: ask(request)) if isinstance(request, CreateRequest) else ask(request)
 
     def delete(self, caller_ms: int) -> Ends | Absent:
         """Give the pool the earliest end, once; a pool that has one keeps it.

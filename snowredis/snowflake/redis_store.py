@@ -66,35 +66,36 @@ class ScriptStore(Scripted):
         return StoreBroken(self.where, self.config.name, field, value)
 
     def ask(self, request: protocol.Request) -> Any:
-        return self._claim(request) if isinstance(request, protocol.ClaimRequest) else self._ask(request)
-
-    def _ask(self, request: protocol.Request) -> Any:
         """Run the script of *request*, with its fields as arguments; return the reply."""
         if request.caller_ms - self._replied_ms > self.config.ttl_ms // 2:
             # this host stood still, or its calls fail: the connection may lead to a former master
             self.reconnect(also_in_use=False)
-        name, expected = self.requests[type(request)]
-        sent = self.request(name, *map(str, request))
-        texts = self.texts_of(sent, self.run(*sent))
-        self._replied_ms = request.caller_ms
-        try:
-            return parse_reply(texts, expected)
-        except ValueError:
-            raise self.unknown(texts) from None
-
-    def _claim(self, request: protocol.ClaimRequest) -> replies.ClaimReply:
-        before = self._refused_by
-        if before:
+        if self._refused_by and isinstance(request, protocol.ClaimRequest):
             # the end of a pool: a process that was refused says so, and creates no pool that Redis has lost
             request = request._replace(options=request.options + protocol.REFUSED)
+        name, expected = self.requests[type(request)]
+        sent = self.request(name, *map(str, request))
         try:
-            reply: replies.ClaimReply = self._ask(request)
+            texts = self.texts_of(sent, self.run(*sent))
         except LayoutMismatch as error:
-            is_lost = before and error.stored == LOST
-            self._refused_by = f"{before.removesuffix(LOST).rstrip()} {LOST}" if is_lost else error.stored
-            raise self.mismatch(self._refused_by) from None
-        self._refused_by = ""
+            raise self._refused(request, error) from None
+        self._replied_ms = request.caller_ms
+        try:
+            reply = parse_reply(texts, expected)
+        except ValueError:
+            raise self.unknown(texts) from None
+        if isinstance(request, protocol.ClaimRequest):
+            self._refused_by = ""
         return reply
+
+    def _refused(self, request: protocol.Request, error: LayoutMismatch) -> LayoutMismatch:
+        """Return the error for *request*, which another signature refused; note that of a claim."""
+        if not isinstance(request, protocol.ClaimRequest):
+            return error
+        before = self._refused_by
+        is_lost = before and error.stored == LOST
+        self._refused_by = f"{before.removesuffix(LOST).rstrip()} {LOST}" if is_lost else error.stored
+        return self.mismatch(self._refused_by)
 
     def prepare(self) -> None:
         """Learn what a claim needs: nothing."""

@@ -21,7 +21,7 @@ import pytest
 import redis
 
 from scripts._docs.lua import lua_of
-from snowredis import WorkerPool
+from snowredis import SnowflakeGenerator, WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreRefused, StoreUnavailable
 from snowredis.servers.scripts import Script
@@ -30,6 +30,7 @@ from snowredis.snowflake.protocol import PoolConfig, RenewRequest, WorkerStats, 
 from snowredis.snowflake.record import FloorReason, LeaseRecord
 from snowredis.snowflake.redis_store import RedisStore, load
 from snowredis.snowflake.replies import Alarm, AlarmReason, Created, Granted, Lost, Renewed, Seen, Settling
+from snowredis.testing import ManualClock
 from tests.snowflake.lease.conftest import holder, new_pool, really_wait, wall_ms
 from tests.support.holder import Holder, create, fresh_hex
 from tests.support.ports import free_port
@@ -392,19 +393,19 @@ def test_a_constant_that_differs_is_refused_by_every_script_and_changes_nothing(
 def test_a_pool_that_refuses_everybody_is_counted_with_the_last_that_it_refused(server: RedisServer) -> None:
     store = new_pool(server, WITH_SITES)
     stranger = open_store(server, replace(store.config, ttl_ms=store.config.ttl_ms * 2))
-    key, before_ms = pool_keys(store.config.name)[0], wall_ms()
-    for _ in range(30):
-        with pytest.raises(LayoutMismatch):
-            holder(stranger).ask_claim()
-    # the others were not sent
-    assert server.client().hget(key, "mismatches") == "1"
+    key, before_ms, clock = pool_keys(store.config.name)[0], wall_ms(), ManualClock()
+    ids = SnowflakeGenerator(stranger, clock=clock)
+    for times in ("1", "2"):
+        for _ in range(30):
+            with pytest.raises(LayoutMismatch):
+                ids.next_id()
+        # the others were not sent
+        assert server.client().hget(key, "mismatches") == times
+        clock.advance(2_000)
     at_ms, owner = str(server.client().hget(key, "mismatch")).split("|")
     assert before_ms <= int(at_ms) <= wall_ms()
-    assert owner == '{"host":"h"}'
-    late = Holder(stranger, lambda: wall_ms() + 2_000)
-    with pytest.raises(LayoutMismatch):
-        late.ask_claim()
-    assert server.client().hget(key, "mismatches") == "2"
+    assert json.loads(owner)["host"] == socket.gethostname()
+    ids.close()
 
 
 # --- hostile arguments -----------------------------------------------------------------------------
