@@ -68,7 +68,7 @@ export class Settings {
 }
 
 // one worker id, and what may still be made of it
-class Lease {
+export class Lease {
   constructor(settings, renewSoon, token, terms) {
     Object.assign(this, { settings, renewSoon, token });
     this.renewed(terms);
@@ -132,22 +132,19 @@ export class Client {
   #repliedAtMs = 0;
   #wake = () => {};
 
-  // maxWaitMs: how long connect() and id() wait for an id
+  // maxWaitMs: how long connect() and id() wait for an id, also while Redis does not reply
   static async connect({ url, pool, label = "", maxWaitMs = 60_000 }) {
-    const client = Object.assign(new this(), { url, maxWaitMs });
+    const client = Object.assign(new this(), { url, pool, maxWaitMs });
     client.owner = JSON.stringify({ host: hostname(), pid: process.pid, label, generator: randomName() });
     client.keys = ["", ":leases", ":events"].map((suffix) => `snowredis:{${pool}}${suffix}`);
+    client.scripts = Object.fromEntries(["claim", "renew", "release"].map((name) => [name, client.#script(name)]));
     try {
-      await client.#connect();
-      const signature = await inTime(client.connection.sendCommand(["HGET", client.keys[0], "signature"]));
-      if (!signature) throw refusal("NO_POOL", `type: snowredis pool create ${pool}.`);
-      client.settings = new Settings(signature);
-      client.scripts = Object.fromEntries(["claim", "renew", "release"].map((name) => [name, client.#script(name)]));
       client.kept = client.#keep();
       await client.#patiently(() => client.worker);
       return client;
     } catch (error) {
-      await client.close();
+      // a call that is under way ends by itself, and what it got is released then
+      client.close();
       throw error;
     }
   }
@@ -194,7 +191,22 @@ export class Client {
     }
   }
 
+  // the settings are those of now: a person may have ended the pool, and created another one of its name
+  async #readSettings() {
+    try {
+      await this.#connect();
+      const [signature, over] = await inTime(this.connection.sendCommand(["HMGET", this.keys[0], "signature", "over"]));
+      if (!signature || over) throw refusal("NO_POOL", `type: snowredis pool create ${this.pool}`);
+      this.settings = new Settings(signature);
+      return true;
+    } catch (error) {
+      this.#problem = error;
+      return false;
+    }
+  }
+
   async #claim() {
+    if ((!this.settings || this.#refused) && !(await this.#readSettings())) return this.#refused ? REFUSED_MS : REPEAT_MS;
     const { heartbeatMs, repeatMs } = this.settings;
     const token = (this.#claimToken ||= randomName());
     // it has no outage lane and wants none, and does not give up

@@ -147,6 +147,7 @@ CLIENT_FAULTS = {
     "node: a thread uses the lease of its process": ClientFault(
         _KEEP,
         f"""      const shared = JSON.parse(process.env.LEASE ?? "null");
+      if (shared) await client.#readSettings();
       if (shared) client.lease = new Lease(client.settings, client.#renewSoon, ...shared);
       if (shared) return client;
 {_KEEP}      setInterval(() => {{

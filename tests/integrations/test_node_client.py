@@ -110,6 +110,17 @@ def test_settings_ticks_and_ids_are_those_of_the_vectors(node: Node) -> None:
         assert node.ask("decode", case["layout"], case["id"]) == fields
 
 
+def test_it_makes_ids_only_where_the_vectors_of_decisions_allow_one(node: Node) -> None:
+    for case in VECTORS["decisions"]:
+        found = node.ask("decision", VECTORS["pools"][case["pool"]]["signature"], case)
+        assert found["opened"] == case["opened"], case["name"]
+        # it waits for a later tick where the sequence is used up
+        assert (found["made"] is None) == (not case["lanes"]), case["name"]
+        for made in filter(None, [found["made"]]):
+            assert made["lane"] in case["lanes"], case["name"]
+            assert (made["tick"], made["worker"]) == (case["tick"], int(case["lease"].partition(",")[0])), case["name"]
+
+
 def test_ids_of_many_layouts_have_the_same_parts(node: Node) -> None:
     for layout in LAYOUTS:
         for case in layout["ids"]:
@@ -230,7 +241,29 @@ def test_a_pool_that_is_absent_is_refused(server: RedisServer, node: Node) -> No
 
 def test_a_redis_that_is_not_there_is_refused_with_a_code(tmp_path: Path, node: Node) -> None:
     with pytest.raises(Refused, match="NO_REPLY"):
-        node.ask("connect", {"url": f"unix://{tmp_path}/none.sock", "pool": POOL})
+        node.ask("connect", {"url": f"unix://{tmp_path}/none.sock", "pool": POOL, "maxWaitMs": 300})
+
+
+def test_connect_waits_no_longer_than_it_may_for_a_redis_that_accepts_and_never_replies(node: Node) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        # NO_REPLY, had it waited for the 2 s that it gives a reply
+        with pytest.raises(Refused, match="NO_LEASE"):
+            node.ask("connect", {"url": url, "pool": POOL, "maxWaitMs": 300})
+
+
+def test_a_client_goes_on_with_the_settings_of_the_pool_that_follows_its_own(server: RedisServer, node: Node) -> None:
+    new_pool(server.url, POOL, ttl=3)
+    node.connect(server)
+    ids = node.ids(100)
+    with contextlib.closing(snowredis.WorkerPool(server.url, POOL)) as pool:
+        pool.delete(force=True)
+    new_pool(server.url, POOL, ttl=6)
+    assert eventually(node.can_make_ids, "an id of the pool that follows", LIMIT_S)
+    eventually(lambda: [each.worker for each in snapshot(server).living], "a lease there", LIMIT_S)
+    ids += [int(node.ask("id")), *node.ids(100)]
+    assert len(set(ids)) == 201
+    assert "ttl_ms=6000 " in node.ask("signature")
 
 
 def test_the_program_prints_ids_and_releases(server: RedisServer) -> None:

@@ -10,8 +10,8 @@ from tests.simulation.faults import FAULTS
 from tests.simulation.plain_ttl import plain_schedule
 from tests.simulation.schedule import Result, run_schedule
 
-# any, then some in which every class of faults fires, most of them twice; if the code draws in another order, more may be
-# needed for that
+# any, then some in which every class of faults fires, most of them twice; if the code draws in another order, more may
+# be needed for that
 SEEDS = (
     *range(8),
     *(10_036, 10_046, 10_048, 10_061, 10_065, 10_070, 10_072, 10_073, 10_084, 10_101, 10_140, 10_142, 10_143, 10_144),

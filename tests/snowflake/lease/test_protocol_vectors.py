@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 import redis
 
+from snowredis.core.lanes import ClockRules, Lanes, UseTick, decide
 from snowredis.core.presets import resolve_layout
+from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import FORMAT, PoolConfig, signature_fields
 from snowredis.snowflake.redis_store import load
+from snowredis.snowflake.replies import Terms
 from tests.support.holder import fresh_hex
 from tests.support.servers import RedisServer
 
@@ -55,6 +58,28 @@ def test_the_vectors_of_ticks_and_ids_are_those_of_the_layouts() -> None:
         layout, fields = resolve_layout(each["layout"]), {**each}
         del fields["layout"], fields["id"]
         assert layout.compose(backup=fields.pop("lane"), **fields) == int(each["id"])
+
+
+@pytest.mark.parametrize("case", VECTORS["decisions"], ids=lambda case: case["name"])
+def test_the_vectors_of_decisions_are_what_this_client_decides(case: dict[str, Any]) -> None:
+    config = config_of(VECTORS["pools"][case["pool"]]["signature"])
+    layout, terms, now_ms = config.layout, Terms.parse(case["lease"]), case["clock_ms"]
+    assert str(terms) == case["lease"]
+    tick = layout.tick_at(now_ms)
+    assert tick == case["tick"]
+    lease = HeldLease.granted(terms, config, fresh_hex(), 1, 1).lease
+    lanes, open_still = Lanes.fresh(lease.opens[: config.ordinary_lanes]), set()
+    for lane, last, sequence in case["made"]:
+        lanes = lanes.using(lane, last)
+        open_still |= {lane} if last == tick and sequence < layout.sequences - 1 else set()
+    fitting = {lane for lane, opens in enumerate(lanes.opens) if opens <= tick} | open_still
+    is_there = tick < lease.until and tick <= layout.max_tick
+    assert sorted(fitting if is_there else ()) == case["lanes"]
+    decision = decide(lanes, now_ms - layout.epoch_ms, lease.until, layout.tick_ms, ClockRules(tolerance_ms=0))
+    if isinstance(decision, UseTick) and is_there:
+        assert decision.lane in case["lanes"]
+    used = "".join(str(int(is_used)) for is_used in lanes.used)
+    assert used.ljust(len(terms.lanes_ms), "0") == case["opened"]
 
 
 def script_of_the_page(name: str) -> str:
