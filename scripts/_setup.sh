@@ -201,7 +201,7 @@ need_programs() {
     for name in ${missing[@]+"${missing[@]}"}; do
         have "$name" || say "no $name is available; its tests are skipped"
     done
-    # what examples/client.mjs imports. Like pip, npm is to trust whom the system trusts
+    # what examples/client/client.mjs imports. Like pip, npm is to trust whom the system trusts
     [ -d "$ROOT/examples/node_modules/redis" ] ||
         NODE_EXTRA_CA_CERTS=${NODE_EXTRA_CA_CERTS:-/etc/ssl/certs/ca-certificates.crt} timeout 60 npm install \
             --prefix "$ROOT/examples" --silent --no-audit --no-fund --no-package-lock >/dev/null 2>&1 ||

@@ -5,7 +5,7 @@
     scripts/judges.py --schedules 10                    # the nine that follow it, too
     scripts/judges.py --schedules 30 --seed 500         # others
     scripts/judges.py --only mark,take-over             # faults with one of these in their name
-    scripts/judges.py --only node                       # those of examples/client.mjs; some minutes, too
+    scripts/judges.py --only node                       # those of examples/client/client.mjs; some minutes, too
 
 The judges are the checker of the simulation, and TLC on the log of the same schedule, for which Java and TLC are needed
 (scripts/model installs them). The seed is that of the first schedule that all judges refuse. Needs the group dev. Exit

@@ -1,4 +1,4 @@
-"""Faults of examples/client.mjs that the judges must see: each puts one into the client of both processes of a run.
+"""Faults of the client in JavaScript that the judges must see: each puts one into both processes of a run.
 
 The judges are the checker of the ids, the driver, which wants processes to go on and to end, and TLC on the log of the
 run. scripts/judges.py --only node asks them.
@@ -27,7 +27,7 @@ from tests.spec.order import in_order
 from tests.spec.steps import steps_of
 from tests.support.waiting import becomes_true
 
-CLIENT, WORKER = "examples/client.mjs", "tests/chaos/worker.mjs"
+CLIENT, WORKER = "examples/client/client.mjs", "tests/chaos/worker.mjs"
 # two worker ids for two processes, without and with a second lane
 ONE_LANE, TWO_LANES = "41/0/0/1/16", "41/0/1/1/16"
 
@@ -173,7 +173,7 @@ def put(text: str, replacement: str, directory: Path) -> Path:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
     (directory / CLIENT).write_text(client.replace(text, replacement), "utf-8")
     shutil.copy(ROOT / WORKER, directory / WORKER)
-    for name in ("snowredis", "examples/node_modules"):
+    for name in ("examples/client/scripts.mjs", "examples/node_modules"):
         (directory / name).symlink_to(ROOT / name)
     return directory / WORKER
 

@@ -1,4 +1,4 @@
-// One Node process of a chaos run: makes batches of ids with examples/client.mjs and records them, as worker.py does.
+// One Node process of a chaos run: makes batches of ids with examples/client/client.mjs and records them, as worker.py does.
 //
 // A command on stdin, as worker.py has them, starts a thread instead of a fork: a Worker with a lease of its own. When
 // stdin ends, so does the process.
@@ -9,7 +9,7 @@ import { inspect } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker, isMainThread, parentPort, threadId, workerData } from "node:worker_threads";
 
-import { Client } from "../../examples/client.mjs";
+import { Client } from "../../examples/client/client.mjs";
 
 const [url, pool, , , , , , directory, slot, beganNs, , restS, trace] = isMainThread ? process.argv.slice(2) : workerData;
 // as tests/chaos/runs.py has them

@@ -268,7 +268,7 @@ def test_a_client_goes_on_with_the_settings_of_the_pool_that_follows_its_own(ser
 
 def test_the_program_prints_ids_and_releases(server: RedisServer) -> None:
     new_pool(server.url, POOL)
-    command = [str(NODE), "examples/client.mjs", server.url, POOL, "5"]
+    command = [str(NODE), "examples/client/client.mjs", server.url, POOL, "5"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=True)
     ids = [int(line) for line in done.stdout.split()]
     assert len(ids) == 5

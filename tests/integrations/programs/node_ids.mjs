@@ -1,6 +1,6 @@
 // A process of test_node_client.py: one JSON command a line on stdin, one JSON reply a line on stdout.
 import { createInterface } from "node:readline";
-import { Client, Layout, Lease, Settings, releaseAtExit } from "../../../examples/client.mjs";
+import { Client, Layout, Lease, Settings, releaseAtExit } from "../../../examples/client/client.mjs";
 
 const now = Date.now;
 let behindMs = 0;

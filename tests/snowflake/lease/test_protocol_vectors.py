@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from scripts import js_client
 from snowredis.core.lanes import ClockRules, Lanes, UseTick, decide
 from snowredis.core.presets import resolve_layout
 from snowredis.snowflake.lease import HeldLease
@@ -94,6 +95,10 @@ def script_of_the_page(name: str) -> str:
 @pytest.mark.parametrize("name", ["claim", "renew", "release"])
 def test_the_page_joins_the_scripts_as_python_does(name: str) -> None:
     assert script_of_the_page(name) == load(name).source
+
+
+def test_the_folder_of_the_client_in_javascript_has_the_scripts_as_they_are() -> None:
+    assert js_client.PLACE.read_text("utf-8") == js_client.text_of(), "run: scripts/js_client.py"
 
 
 class Case:

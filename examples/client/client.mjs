@@ -1,18 +1,19 @@
 // Ids in JavaScript, with no Python process: a client of a pool, written from docs/reference/protocol.md alone.
 //
 //   snowredis pool create orders --url redis://127.0.0.1:6379/0
-//   (cd examples && npm install)                   Node 18 or later; node-redis 4 or later, for unix:// 6
-//   node examples/client.mjs redis://127.0.0.1:6379/0 orders 5
+//   (cd examples/client && npm install)            Node 18 or later; node-redis 4 or later, for unix:// 6
+//   node examples/client/client.mjs redis://127.0.0.1:6379/0 orders 5
 //   … prints five ids and releases the worker id; `snowredis decode ID` shows their parts.
 //
+// To take it: copy this folder, and add it with `npm install ./client`; client.d.ts has its types, scripts.mjs the Lua.
 // Each process, and each Worker thread, calls Client.connect() for itself. A fleet that uses min_replicas needs a WAIT
 // after each script, which is left out here.
 import { createHash, randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { createClient } from "redis";
+import * as scripts from "./scripts.mjs";
 
 const REPLY_LIMIT_MS = 2_000;
 const REPEAT_MS = 500;
@@ -20,6 +21,8 @@ const REFUSED_MS = 1_000;
 // a caller who waits for an id tries again after at most this time; nextId() waits as long, and blocks the event loop
 const POLL_MS = 20;
 
+const shaOf = (text) => createHash("sha1").update(text).digest("hex");
+const SHA = Object.fromEntries(Object.entries(scripts).map(([name, text]) => [name, shaOf(text)]));
 const randomName = () => randomBytes(16).toString("hex");
 // why there is no id: a code, and after how many ms another attempt may succeed; undefined: never
 const refusal = (code, message, waitMs) => Object.assign(new Error(`${code}: ${message}`), { code, waitMs });
@@ -137,7 +140,6 @@ export class Client {
     const client = Object.assign(new this(), { url, pool, maxWaitMs });
     client.owner = JSON.stringify({ host: hostname(), pid: process.pid, label, generator: randomName() });
     client.keys = ["", ":leases", ":events"].map((suffix) => `snowredis:{${pool}}${suffix}`);
-    client.scripts = Object.fromEntries(["claim", "renew", "release"].map((name) => [name, client.#script(name)]));
     try {
       client.kept = client.#keep();
       await client.#patiently(() => client.worker);
@@ -159,10 +161,10 @@ export class Client {
 
   // send a script and return its reply; override it to log both
   async run(name, args) {
-    const [{ text, sha }, { connection, keys }] = [this.scripts[name], this];
+    const [text, { connection, keys }] = [scripts[name], this];
     const send = (...words) => connection.sendCommand([...words, `${keys.length}`, ...keys, ...args]);
     const evalIfNew = (error) => (error.message.startsWith("NOSCRIPT") ? send("EVAL", text) : Promise.reject(error));
-    const reply = await send("EVALSHA", sha).catch(evalIfNew);
+    const reply = await send("EVALSHA", SHA[name]).catch(evalIfNew);
     return reply[0].split("\n");
   }
 
@@ -277,12 +279,6 @@ export class Client {
     const [{ ids, before, beforeMs }, nowMs] = [this.#made, performance.now()];
     this.#made = { ids, before: ids, beforeMs: nowMs };
     return [ids, Math.round(((ids - before) * 1_000) / (nowMs - beforeMs)), 0, this.lease.lane.number, 0].join();
-  }
-
-  #script(name) {
-    const files = ["servers/lua/identity", "servers/lua/arguments", "snowflake/lua/pool", `snowflake/lua/${name}`];
-    const text = files.map((file) => readFileSync(new URL(`../snowredis/${file}.lua`, import.meta.url))).join("\n");
-    return { text, sha: createHash("sha1").update(text).digest("hex") };
   }
 
   // a connection is used until its first error, so that node-redis neither repeats nor queues a call
