@@ -71,7 +71,8 @@ def test_gunicorn_replaces_its_processes_and_loses_no_request_of_nginx(
         served.process.send_signal(signal.SIGHUP)
         eventually(lambda: not before & pids_of(server, pool_name, served), "two new processes", 30)
 
-    seen = under_load([nginx(served.port, served.port)], reload, "/ids/id")
+    # a process that ends may close the second connection of a busy machine, too
+    seen = under_load([nginx(*[served.port] * 3)], reload, "/ids/id")
     assert (seen.lost, seen.repeated) == ([], 0)
     served.stop()
     assert snowredis.WorkerPool(server.url, pool_name).workers() == []
