@@ -6,7 +6,9 @@
     scripts/chaos.py --faults 60 --seconds 15 --processes 4       a short one
     scripts/chaos.py --faults 0 --ids 50_000_000                  without faults
     scripts/chaos.py --ids 100_000_000 --into postgresql://me@localhost/test     a primary key compares all ids, too
-    scripts/chaos.py --also node                                  half of the processes are of examples/client.mjs
+    scripts/chaos.py --also node                                  half of the processes are of the client in JavaScript
+    scripts/chaos.py --also "./my-client --quiet"                 of any client: URL and POOL are added; it prints an id
+                                                                  a line until SIGTERM, and waits while Redis is away
     scripts/chaos.py --trace run.log                              log it, for scripts/model --trace run.log
     scripts/chaos.py --plain-ttl --faults 120 --seconds 40 --ttl 1.5 --layout 41/0/2/3/16
                                                                leases that trust their ttl: what is caught then
@@ -70,7 +72,7 @@ def main() -> int:
     )
     parser.add_argument("--processes", type=int, default=8, metavar="P")
     parser.add_argument(
-        "--also", choices=("node",), default="", help="half of the processes are of examples/client.mjs"
+        "--also", default="", metavar="CLIENT", help='half of the processes are of this client: "node", or a command'
     )
     parser.add_argument("--faults", type=int, default=1000, metavar="N")
     parser.add_argument("--seconds", type=float, default=300, metavar="S", help="over which they are spread")
@@ -103,6 +105,8 @@ def main() -> int:
     )
     parser.add_argument("--directory", type=Path, help="for the files; default: a temporary one")
     options = parser.parse_args()
+    if options.trace is not None and options.also not in ("", "node"):
+        parser.error("only the clients in Python and JavaScript write a log")
     plan = Plan(**{name: value for name, value in vars(options).items() if name not in ("into", "directory")})
     if options.trace is not None:
         options.trace.unlink(missing_ok=True)

@@ -41,7 +41,7 @@ class Plan:
     durability: str = "detect"
     plain_ttl: bool = False
     rest_s: float = 0.0
-    # "node": half of the processes are of examples/client.mjs
+    # "node": half of the processes are of examples/client/client.mjs; a command: of that client, see foreign.py
     also: str = ""
     # the file in which the run is logged
     trace: Path | None = None

@@ -28,7 +28,7 @@ PROGRAMS = {
 
 
 class Slot:
-    """language: of its programs. arguments: of tests.chaos.worker."""
+    """language: of its programs, or the command of a client, see foreign.py. arguments: of tests.chaos.worker."""
 
     def __init__(
         self, number: int, directory: Path, clock: StepClock, arguments: Sequence[object], language: str = "python"
@@ -39,7 +39,8 @@ class Slot:
         self.busy = 0
         self.excused_s = 0.0
         self.problems: list[str] = []
-        self._directory, self._command = directory, [*PROGRAMS[language], *map(str, arguments)]
+        program = PROGRAMS.get(language) or [sys.executable, "-m", "tests.chaos.foreign", language]
+        self._directory, self._command = directory, [*program, *map(str, arguments)]
         self._process: subprocess.Popen[bytes] | None = None
         self._told_to_end = False
         self._file: Path | None = None

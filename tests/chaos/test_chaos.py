@@ -18,7 +18,7 @@ from tests.chaos.client_faults import CLIENT, CLIENT_FAULTS, freeze_and_replace,
 from tests.chaos.driver import Fleet
 from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.report import Plan
-from tests.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read_status, runs_of
+from tests.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read_runs, read_status, runs_of
 from tests.chaos.server import PROGRAM
 from tests.chaos.slots import NODE_PACKAGE
 from tests.spec.tlc import missing
@@ -86,6 +86,27 @@ def test_leases_that_trust_their_ttl_are_caught_repeating_ids(short_path: Path) 
             assert missing() or not is_allowed(trace)
             return
     pytest.fail("no id was repeated, though nobody looked at a reservation")
+
+
+@needs_redis
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(not NODE_PACKAGE.is_dir(), reason="node-redis is missing: npm install --prefix examples")
+def test_a_client_of_any_language_is_judged_by_the_ids_that_it_prints(short_path: Path) -> None:
+    also = "node tests/chaos/printer.mjs"
+    plan = Plan(seed=3, processes=4, faults=12, seconds=5, ttl_s=1.5, layout=LAYOUT, rest_s=0.02, also=also)
+    report = Fleet(plan, short_path).run()
+    verdict = check(short_path, LAYOUT)
+    assert verdict.good, verdict.problems
+    assert report.problems == []
+    for slot in ("02", "03"):
+        assert any(list(read_runs(path).rows()) for path in short_path.glob(f"{slot}-*.runs"))
+
+
+@needs_redis
+def test_a_client_whose_processes_print_the_same_ids_is_caught(short_path: Path) -> None:
+    also = "sh -c 'seq 4000000000 4000010000; exec sleep 60'"
+    Fleet(Plan(seed=5, processes=4, faults=0, seconds=1, ttl_s=1.5, layout=LAYOUT, also=also), short_path).run()
+    assert check(short_path, LAYOUT).repeated >= 10_000
 
 
 @needs_redis
