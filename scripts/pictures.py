@@ -2,7 +2,7 @@
 """Make the pictures of the documentation from the real programs.
 
     scripts/pictures.py                 # all of them, in about two minutes
-    scripts/pictures.py demo            # docs/images/demo.svg: `snowredis demo` at its end
+    scripts/pictures.py demo            # docs/images/demo.svg: `snowredis demo`
     scripts/pictures.py dashboard       # docs/images/dashboard.png: `snowredis serve` with a fleet of 16 processes
     scripts/pictures.py diagrams        # a picture of each new diagram in mermaid, drawn by mermaid
 
@@ -65,19 +65,13 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def demo() -> None:
-    """Run `snowredis demo` in a terminal, and draw its last frame and its verdict."""
+    """Run `snowredis demo` in a terminal, and draw what it prints."""
     from rich.console import Console
     from rich.text import Text
 
-    output = _in_terminal([sys.executable, "-m", "snowredis", "demo"])
-    output = re.sub(r"\r|\x1b\[[KJ]", "", output)
-    live, _, after = output.partition("\x1b[?1049l")
-    # each frame begins at the top left corner; the last one before the processes are told to end
-    frame = [part for part in live.split("\x1b[H")[1:] if "SIGTERM" not in part][-1]
-    verdict = after[after.rindex("\n\n") :]
-    lines = re.sub(r"\n{3,}.*", "\n\n", frame).splitlines() + ["…", *verdict.strip("\n").splitlines()]
+    output = re.sub(r"\r|\x1b\[[KJ]", "", _in_terminal([sys.executable, "-m", "snowredis", "demo"]))
     console = Console(record=True, width=DEMO_COLUMNS, file=StringIO(), force_terminal=True)
-    console.print(Text.from_ansi("\n".join(["$ snowredis demo", "", *lines]).rstrip()))
+    console.print(Text.from_ansi(f"$ snowredis demo\n\n{output}".rstrip()))
     svg = console.export_svg(title="snowredis demo")
     # fonts of another host, which a picture must not load
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
