@@ -74,7 +74,7 @@ def test_a_failover_that_loses_writes_stops_no_holder_and_repeats_no_id_and_no_r
             heirs.append(stack.enter_context(Maker(ids)))
         assert {heir.lease.worker for heir in heirs} == {2, 3}
         heir = next(heir for heir in heirs if heir.lease.worker == dead.worker)
-        # R3: of the reservation that nobody remembers, nothing is given out again
+        # step 3, lose: of the reservation that nobody remembers, nothing is given out again
         opens_ms = FEW.ms_at(heir.lease.opens[0])
         assert opens_ms >= dead.until_ms
         heirs[-1].wait_for_ids(100)

@@ -149,7 +149,7 @@ _LOST = ("crash", "wipe")
 CODE_FAULTS: dict[str, CodeFault] = {
     "mark not moved": CodeFault(Rule((("renew", _STORED, _OLD_MARK),)), _SILENT),
     "mark ignored by a claim": CodeFault(Rule((("claim", _MARK, _UNTIL_FORGOTTEN),)), _SILENT),
-    "false R10 alarm": CodeFault(
+    "false alarm of a loss": CodeFault(
         Rule((("renew", "  if lacks and", "  if pool.version % 9 == 8 or lacks and"),)), _SILENT
     ),
     "lanes too low in a client's request": CodeFault(Rule(store=LowLanesStore), _SILENT),

@@ -30,7 +30,7 @@ OF_SENTINEL = ("failover", "split", "deposed")
 IDENTITIES = ("unidentified", "constant", "proxy")
 # what a durability of "assured" rules out: two masters that both acknowledge, and a memory that goes back
 NOT_ASSURED = ("rollback", "split", "deposed", "twice", "elsewhere")
-# clocks of hosts are right where the Redis clock is not, since then nothing bounds how far one may be ahead (R2)
+# clocks of hosts are right where the Redis clock is not, since then nothing bounds how far one may be ahead
 CLOCKS = ("skew", "step")
 # how far ahead a Redis clock is that was not set yet, s
 AHEAD_S = (3, 60, 3_600, 8 * 3_600)

@@ -222,7 +222,7 @@ class _Order:
     def _unseen(self, before: Served, count: int, since_ms: int, add: Any) -> None:
         """Add scripts that ran before this one and after *since_ms*, and whose reply never arrived.
 
-        A reservation that was capped (R2) shows when its script ran; else the time does not matter.
+        A reservation that was capped (step 1, grant) shows when its script ran; else the time does not matter.
         """
         if count <= 0:
             return

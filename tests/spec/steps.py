@@ -479,7 +479,7 @@ class Converter:
     def _serve(self, server: str, call: Call, run: int, reply: list[str]) -> None:
         status = reply[0]
         if len(reply) < 6:
-            # it changed nothing, not even what R3 changes
+            # it changed nothing, not even what a loss changes
             return
         slot = call.slot
         common = self._common(server, call.entry, reply)
