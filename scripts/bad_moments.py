@@ -47,7 +47,7 @@ from snowredis.snowflake.open import pool_config  # noqa: E402
 from snowredis.snowflake.protocol import KILLED, ClaimRequest, ReleaseRequest, WorkerStats  # noqa: E402
 from snowredis.snowflake.redis_store import RedisStore  # noqa: E402
 from snowredis.snowflake.replies import Granted, Seen  # noqa: E402
-from tests.chaos.proxy import Proxy  # noqa: E402
+from tests.lab.chaos.proxy import Proxy  # noqa: E402
 from tests.monitor.moments import EXPECTED, WORKERS, Expected  # noqa: E402
 from tests.support.ha import Node  # noqa: E402
 from tests.support.pools import new_pool  # noqa: E402

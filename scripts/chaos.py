@@ -34,9 +34,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.chaos.checker import Verdict, check
-from tests.chaos.driver import Fleet
-from tests.chaos.report import Plan, Report
+from tests.lab.chaos.checker import Verdict, check
+from tests.lab.chaos.driver import Fleet
+from tests.lab.chaos.report import Plan, Report
 
 
 def show(plan: Plan, report: Report, verdict: Verdict, took_s: float) -> None:
@@ -119,7 +119,7 @@ def main() -> int:
     show(plan, report, verdict, time.monotonic() - began_s)
     if options.into is not None:
         # psycopg is needed for this only
-        from tests.chaos.into import TABLE, copy_ids
+        from tests.lab.chaos.into import TABLE, copy_ids
 
         copied = copy_ids(options.into, directory)
         rate = copied.ids / copied.seconds

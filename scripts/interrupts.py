@@ -33,10 +33,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.interrupts.actions import ACTIONS, PAUSED
-from tests.interrupts.cases import Case, Outcome
-from tests.interrupts.explore import Explorer, random_case
-from tests.interrupts.operations import OPERATIONS
+from tests.lab.interrupts.actions import ACTIONS, PAUSED
+from tests.lab.interrupts.cases import Case, Outcome
+from tests.lab.interrupts.explore import Explorer, random_case
+from tests.lab.interrupts.operations import OPERATIONS
 from tests.support.servers import redis_server
 
 # random cases of one task

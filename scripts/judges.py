@@ -26,10 +26,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.chaos.client_faults import CLIENT_FAULTS, ClientFault, judge
-from tests.chaos.slots import NODE_PACKAGE
-from tests.simulation.code_faults import CODE_FAULTS, Played, accepted, play
-from tests.spec.tlc import missing
+from tests.lab.chaos.client_faults import CLIENT_FAULTS, ClientFault, judge
+from tests.lab.chaos.slots import NODE_PACKAGE
+from tests.lab.simulation.code_faults import CODE_FAULTS, Played, accepted, play
+from tests.lab.spec.tlc import missing
 
 # without a fault in the code, the classes of all of them
 NONE = "(none)"

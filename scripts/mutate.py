@@ -54,7 +54,7 @@ LIMIT_S = 600
 PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=0"]
 FOLDERS = [f"tests/{name}" for name in ("snowflake", "process", "servers", "core")]
 GENERATOR, CRASHES = "tests/snowflake/generator", "tests/snowflake/crashes"
-RULES = [f"tests/simulation/test_{name}.py" for name in ("rules",)]
+RULES = [f"tests/lab/simulation/test_{name}.py" for name in ("rules",)]
 # arguments of Python
 STAGES = [
     [*PYTEST, *FOLDERS, "-m", "not server"],

@@ -36,8 +36,8 @@ from snowredis.snowflake.protocol import (
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.replies import Granted, Renewed, Seen
-from tests.simulation.redis_model import RedisModel
-from tests.simulation.world import World
+from tests.lab.simulation.redis_model import RedisModel
+from tests.lab.simulation.world import World
 
 HOUR_MS, OWNER = 3_600_000, '{"host":"h"}'
 # a process renews that long before it ends

@@ -27,10 +27,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.simulation.faults import FAULTS
-from tests.simulation.plain_ttl import PLAIN_FAULTS, plain_schedule
-from tests.simulation.schedule import Result, run_schedule
-from tests.simulation.tracing import Tracer, attach_to_schedule
+from tests.lab.simulation.faults import FAULTS
+from tests.lab.simulation.plain_ttl import PLAIN_FAULTS, plain_schedule
+from tests.lab.simulation.schedule import Result, run_schedule
+from tests.lab.simulation.tracing import Tracer, attach_to_schedule
 
 # schedules that a process plays before it reports
 CHUNK = 20

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from tests.chaos.proxy import Proxy
+from tests.lab.chaos.proxy import Proxy
 from tests.support.servers import PROGRAM, RedisServer, follow, replicated
 from tests.support.waiting import eventually
 

@@ -17,10 +17,10 @@ from snowredis.errors import SnowredisError
 from snowredis.monitor.pool_reader import RedisPoolReader
 from snowredis.monitor.whois import History, find_maker, read_history
 from snowredis.worker_pool import WorkerPool
-from tests.chaos.driver import POOL, Fleet
-from tests.chaos.faults import FAULTS, Fault
-from tests.chaos.report import Plan
-from tests.chaos.runs import read_runs, read_status
+from tests.lab.chaos.driver import POOL, Fleet
+from tests.lab.chaos.faults import FAULTS, Fault
+from tests.lab.chaos.report import Plan
+from tests.lab.chaos.runs import read_runs, read_status
 
 
 @dataclass

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.faults import FAULTS
-from tests.chaos.report import Plan
-from tests.chaos.server import PROGRAM
+from tests.lab.chaos.faults import FAULTS
+from tests.lab.chaos.report import Plan
+from tests.lab.chaos.server import PROGRAM
 from tests.monitor.chaos_whois import run
 
 pytestmark = [

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from snowredis.numbers import DatedGenerator
-from tests.chaos import shim
+from tests.lab.chaos import shim
 from tests.support.servers import RedisServer
 
 _numbers = itertools.count()

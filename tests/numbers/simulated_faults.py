@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tests.lab.simulation.redis_faults import AHEAD_S, WRITES
+from tests.lab.simulation.world import START_US
 from tests.numbers.simulated_process import SegmentProcess, TagRedis
-from tests.simulation.redis_faults import AHEAD_S, WRITES
-from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
     from tests.numbers.simulation import SegmentSimulation

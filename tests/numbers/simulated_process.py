@@ -11,10 +11,10 @@ from snowredis.numbers.buffer import Threads
 from snowredis.numbers.masters import Steps
 from snowredis.numbers.segments import SegmentGenerator
 from snowredis.numbers.stores import TagStore, tag_keys
-from tests.simulation.base import SimulatedProcess
-from tests.simulation.redis_model import RedisModel
-from tests.simulation.stand_ins import Host, SimClock, SimGuard
-from tests.simulation.world import SimLock, Task
+from tests.lab.simulation.base import SimulatedProcess
+from tests.lab.simulation.redis_model import RedisModel
+from tests.lab.simulation.stand_ins import Host, SimClock, SimGuard
+from tests.lab.simulation.world import SimLock, Task
 
 if TYPE_CHECKING:
     from tests.numbers.simulation import SegmentSimulation

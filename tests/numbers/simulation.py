@@ -1,7 +1,7 @@
 """Schedules of faults for segment generators: 8 processes, one or several servers that lose what they knew.
 
-One seed decides everything, on every build of Python. The scripts are the library's own text, run by tests/simulation's
-Redis in memory.
+One seed decides everything, on every build of Python. The scripts are the library's own text, run by the Redis in
+memory of tests/lab/simulation.
 
 The checker accepts repeated numbers only where nobody can prevent them: Redis' memory was rolled back in place, and no
 process had shown yet that it forgot them.
@@ -14,11 +14,11 @@ from typing import Any
 
 from snowredis.numbers.protocol import Opened, OpenRequest
 from snowredis.numbers.stores import TagStore, tag_keys
+from tests.lab.simulation.base import Schedule
+from tests.lab.simulation.network import Network
+from tests.lab.simulation.world import START_US
 from tests.numbers.simulated_faults import FAULTS, FAULTY_US
 from tests.numbers.simulated_process import SegmentProcess, TagRedis
-from tests.simulation.base import Schedule
-from tests.simulation.network import Network
-from tests.simulation.world import START_US
 
 SLACK_MS = 3_000
 PROCESSES = 8

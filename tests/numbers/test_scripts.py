@@ -15,8 +15,8 @@ from snowredis.errors import SettingsMismatch
 from snowredis.numbers.formats import Calendar, Period
 from snowredis.numbers.protocol import GrantedNumbers, OpenRequest, Shut, TakeRequest
 from snowredis.numbers.stores import TagStore
-from tests.simulation.redis_model import RedisModel
-from tests.simulation.world import World
+from tests.lab.simulation.redis_model import RedisModel
+from tests.lab.simulation.world import World
 
 Edit = Callable[[str], str]
 SLACK_MS, SKEW_MS, SETTLE_MS = 3_000, 2_500, 6_000

@@ -11,7 +11,7 @@ from snowredis.servers.scripts import Script
 from snowredis.snowflake.administration import Administration
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.record import LeaseRecord
-from tests.simulation.redis_model import RedisModel
+from tests.lab.simulation.redis_model import RedisModel
 from tests.support.holder import create
 
 

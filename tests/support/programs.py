@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """Run *module*, such as tests.chaos.worker, as a program; stdout and stderr are text pipes."""
+    """Run *module*, such as tests.lab.chaos.worker, as a program; stdout and stderr are text pipes."""
     return Popen(
         [sys.executable, "-X", "faulthandler", "-W", FORKS_WITH_THREADS, "-m", module, *arguments],
         cwd=ROOT,

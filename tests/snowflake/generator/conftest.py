@@ -14,7 +14,7 @@ from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import REQUESTS
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from snowredis.worker_pool import WorkerPool
-from tests.interrupts.points import stop_watching
+from tests.lab.interrupts.points import stop_watching
 from tests.support.servers import RedisServer
 
 _numbers = itertools.count(1)

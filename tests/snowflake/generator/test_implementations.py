@@ -17,7 +17,7 @@ from snowredis.core import lanes
 from snowredis.errors import LayoutError
 from snowredis.snowflake import pure_path
 from snowredis.testing import ManualClock, memory_pool
-from tests.interrupts.points import Points
+from tests.lab.interrupts.points import Points
 from tests.support import warm
 
 ROOT = Path(__file__).parents[3]

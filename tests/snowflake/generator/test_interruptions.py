@@ -1,6 +1,6 @@
 """Interruptions at bad moments: forks in the middle of a call, suspensions, a thread's own signal handlers.
 
-tests/interrupts looks at every moment; here each way that once went wrong has a test of its own.
+tests/lab/interrupts looks at every moment; here each way that once went wrong has a test of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool
-from tests.interrupts.points import Points
+from tests.lab.interrupts.points import Points
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from tests.simulation.pool_faults import AtTheServer
-from tests.simulation.stage import Stage
+from tests.lab.simulation.pool_faults import AtTheServer
+from tests.lab.simulation.stage import Stage
 from tests.support.holder import Holder, create
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from snowredis.snowflake.replies import Granted, LossReason, Renewed, Seen, Settling
-from tests.simulation.pool_faults import AtTheServer
-from tests.simulation.redis_model import RedisModel
+from tests.lab.simulation.pool_faults import AtTheServer
+from tests.lab.simulation.redis_model import RedisModel
 from tests.snowflake.lease.simulated import SimPool
 from tests.support.holder import Holder, create
 

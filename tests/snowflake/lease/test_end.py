@@ -15,7 +15,7 @@ from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.snowflake.administration import Ends
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.replies import Absent, Created, Exists, Granted, LossReason, Renewed, Reply
-from tests.simulation.pool_faults import AtTheServer
+from tests.lab.simulation.pool_faults import AtTheServer
 from tests.snowflake.lease.simulated import SimPool
 from tests.support.holder import Holder, create
 

@@ -18,8 +18,8 @@ from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, pool_keys
 from snowredis.snowflake.record import LeaseRecord
 from snowredis.snowflake.replies import Granted, Reply, Seen
-from tests.simulation.redis_model import RedisModel
-from tests.simulation.world import World
+from tests.lab.simulation.redis_model import RedisModel
+from tests.lab.simulation.world import World
 from tests.support.holder import Holder, fresh_hex
 from tests.support.lua_store import LuaStore
 

@@ -1,0 +1,111 @@
+"""Plan and report of a chaos run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+
+from tests.lab.chaos.runs import read_status
+
+COUNTERS = ("claims", "releases", "expired", "adopted", "lost", "alarms")
+# ids may be late by as much for no other reason than a busy machine
+MARGIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Size of a run.
+
+    seconds: over which the faults are spread; recovery and check take longer. ids: continue for at least so many.
+    rest_s: what each process sleeps after each batch; 0: it makes ids as fast as it can.
+
+    The layout has barely more worker ids than there are processes with their children, and a sequence so wide
+    that the processor is the limit.
+    """
+
+    seed: int = 0
+    processes: int = 8
+    faults: int = 1000
+    seconds: float = 300.0
+    ids: int = 0
+    ttl_s: float = 3.0
+    # short enough that worker ids have an outage lane again soon after a loss
+    outage_reserve_s: float = 10.0
+    truce_every: int = 100
+    layout: str = "41/0/2/4/16"
+    # a setting of the pool; "none" is for a server without INFO
+    durability: str = "detect"
+    plain_ttl: bool = False
+    rest_s: float = 0.0
+    # "node": half of the processes are of examples/client/client.mjs; a command: of that client, see foreign.py
+    also: str = ""
+    # the file in which the run is logged
+    trace: Path | None = None
+
+
+@dataclass
+class Report:
+    """Figures of a run.
+
+    recovery_s: the longest time until every process made ids again after a truce, and its limit.
+    gap_s: the longest that a worker was without ids although no fault explains it.
+    """
+
+    fired: Counter[str] = field(default_factory=Counter)
+    skipped: str = ""
+    seconds: float = 0.0
+    ids: int = 0
+    counters: Counter[str] = field(default_factory=Counter)
+    children: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    recovery_s: float = 0.0
+    recovery_limit_s: float = 0.0
+    gap_s: float = 0.0
+    swallowed: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def sum_up(self, directory: Path) -> None:
+        """Read the files of the processes."""
+        for path in directory.glob("*.runs"):
+            status = read_status(path)
+            if status is not None:
+                self.ids += status.counted
+                self.errors[status.error] += status.errors
+                self.children[status.kind] += 1
+        del self.errors[""]
+        for crash in sorted(directory.glob("*.crash")):
+            self.problems.append(f"{crash.name}: {crash.read_text()[-1500:]}")
+        if self.gap_s > MARGIN_S:
+            self.problems.append(f"a living worker had no ids for {self.gap_s:.1f} s, and no fault explains it")
+
+
+class PoolCounters:
+    """Sums of a pool's counters, which start from zero whenever the pool is wiped."""
+
+    def __init__(self, client: redis.Redis, key: str, into: Counter[str]) -> None:
+        self._client, self._key, self._into = client, key, into
+        self._before: dict[str, int] = {}
+
+    def read(self) -> None:
+        with contextlib.suppress(redis.RedisError):
+            values = self._client.hmget(self._key, COUNTERS)
+            for name, text in zip(COUNTERS, values, strict=True):
+                value, before = int(text or 0), self._before.get(name, 0)
+                self._into[name] += value - before if value >= before else value
+                self._before[name] = value
+
+
+def ids_so_far(directory: Path) -> int:
+    statuses = map(read_status, directory.glob("*.runs"))
+    return sum(status.counted for status in statuses if status is not None)
+
+
+def is_ours(pid: int, directory: Path) -> bool:
+    """Return true if *pid* is still a process of the run in *directory*, and not a later process with the same pid."""
+    with contextlib.suppress(OSError):
+        return str(directory).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False

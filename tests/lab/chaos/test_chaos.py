@@ -1,0 +1,241 @@
+"""A short chaos run with every kind of fault, and tests that the checker detects repeated ids.
+
+Real processes and a real redis-server; scripts/chaos.py does the same for longer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from snowredis.core.presets import resolve_layout
+from tests.lab.chaos.checker import Verdict, check
+from tests.lab.chaos.client_faults import CLIENT, CLIENT_FAULTS, freeze_and_replace, is_allowed, put
+from tests.lab.chaos.driver import Fleet
+from tests.lab.chaos.faults import FAULTS, Fault
+from tests.lab.chaos.report import Plan
+from tests.lab.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read_runs, read_status, runs_of
+from tests.lab.chaos.server import PROGRAM
+from tests.lab.chaos.slots import NODE_PACKAGE
+from tests.lab.spec.tlc import missing
+from tests.support import databases
+
+LAYOUT = "41/0/2/3/16"
+BASE = resolve_layout(LAYOUT).compose(tick=59_000_000_000, worker=3, sequence=0)
+
+needs_redis = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
+
+
+@needs_redis
+@pytest.mark.timeout(240)
+def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers(short_path: Path) -> None:
+    plan = Plan(seed=20, processes=4, faults=45, seconds=6, ttl_s=1.5, truce_every=30, layout=LAYOUT, rest_s=0.02)
+    report = Fleet(plan, short_path).run()
+    verdict = check(short_path, LAYOUT)
+    assert verdict.good, verdict.problems
+    assert report.problems == []
+    # a process that is killed between the two has written down what it did not count any more
+    assert verdict.ids >= report.ids > 100_000
+    assert report.counters["claims"] >= 4
+    assert set(report.children) > {"worker"}
+    if report.skipped:
+        pytest.skip(f"0 ids were repeated, but clocks could not be stepped: {report.skipped}")
+    assert report.fired.total() == 45
+    assert set(report.fired) == {fault.name for fault in FAULTS}
+
+
+@pytest.mark.parametrize("name", CLIENT_FAULTS)
+def test_each_fault_of_the_client_in_javascript_can_be_put_into_it(tmp_path: Path, name: str) -> None:
+    fault = CLIENT_FAULTS[name]
+    program = put(fault.text, fault.replacement, tmp_path)
+    assert fault.replacement in (program.parents[3] / CLIENT).read_text("utf-8")
+    with pytest.raises(ValueError, match="0 times"):
+        put("no such text", "", tmp_path)
+
+
+@needs_redis
+@pytest.mark.timeout(240)
+def test_leases_that_trust_their_ttl_are_caught_repeating_ids(short_path: Path) -> None:
+    # two worker ids for two processes
+    layout = "41/0/0/1/16"
+    kinds = [Fault("freeze and replace", "redis", freeze_and_replace)]
+    # on a busy machine the heartbeat comes first more often
+    for seed in range(25):
+        directory = short_path / str(seed)
+        directory.mkdir()
+        trace = directory / "run.log"
+        plan = Plan(
+            seed,
+            processes=2,
+            faults=1,
+            seconds=3.0,
+            ttl_s=1.2,
+            layout=layout,
+            plain_ttl=True,
+            rest_s=0.005,
+            trace=trace,
+        )
+        Fleet(plan, directory, kinds=kinds).run()
+        verdict = check(directory, layout)
+        if verdict.repeated:
+            assert "pid" in verdict.problems[0]
+            assert missing() or not is_allowed(trace)
+            return
+    pytest.fail("no id was repeated, though nobody looked at a reservation")
+
+
+@needs_redis
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(not NODE_PACKAGE.is_dir(), reason="node-redis is missing: npm install --prefix examples")
+def test_a_client_of_any_language_is_judged_by_the_ids_that_it_prints(short_path: Path) -> None:
+    also = "node tests/lab/chaos/printer.mjs"
+    plan = Plan(seed=3, processes=4, faults=12, seconds=5, ttl_s=1.5, layout=LAYOUT, rest_s=0.02, also=also)
+    report = Fleet(plan, short_path).run()
+    verdict = check(short_path, LAYOUT)
+    assert verdict.good, verdict.problems
+    assert report.problems == []
+    for slot in ("02", "03"):
+        assert any(list(read_runs(path).rows()) for path in short_path.glob(f"{slot}-*.runs"))
+
+
+@needs_redis
+def test_a_client_whose_processes_print_the_same_ids_is_caught(short_path: Path) -> None:
+    also = "sh -c 'seq 4000000000 4000010000; exec sleep 60'"
+    Fleet(Plan(seed=5, processes=4, faults=0, seconds=1, ttl_s=1.5, layout=LAYOUT, also=also), short_path).run()
+    assert check(short_path, LAYOUT).repeated >= 10_000
+
+
+@needs_redis
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(bool(missing()), reason=f"missing: {', '.join(missing())}; scripts/model installs them")
+def test_the_specification_allows_a_run_under_faults(short_path: Path) -> None:
+    trace = short_path / "run.log"
+    also = "node" if shutil.which("node") and NODE_PACKAGE.is_dir() else ""
+    plan = Plan(
+        seed=3, processes=3, faults=12, seconds=5, ttl_s=1.5, layout=LAYOUT, rest_s=0.02, also=also, trace=trace
+    )
+    report = Fleet(plan, short_path).run()
+    verdict = check(short_path, LAYOUT)
+    assert verdict.good, verdict.problems
+    assert report.problems == []
+    assert verdict.ids >= report.ids > 10_000
+    assert is_allowed(trace)
+    if not also:
+        pytest.skip("a run of Python is allowed, but there is no node, or no node-redis: npm install --prefix examples")
+
+
+@pytest.fixture
+def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # the path of a socket has 107 characters at the most
+    return tmp_path_factory.mktemp("c")
+
+
+# --- the checker -----------------------------------------------------------------------------------
+
+
+def write(directory: Path, *runs: tuple[int, int], slot: int = 0) -> Path:
+    """Write the file of one process."""
+    before = set(directory.glob("*.runs"))
+    Recorder(directory, slot, time.monotonic_ns()).record(list(runs))
+    (path,) = set(directory.glob("*.runs")) - before
+    return path
+
+
+def test_runs_side_by_side_are_no_repetition(tmp_path: Path) -> None:
+    write(tmp_path, (BASE, 100), (BASE + 300, 50), slot=0)
+    write(tmp_path, (BASE + 100, 200), (BASE + 350, 1), slot=1)
+    assert check(tmp_path, LAYOUT) == Verdict(ids=351, runs=4)
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "repeated"),
+    [(BASE, 1, 1), (BASE + 99, 2, 1), (BASE + 10, 5, 5), (BASE - 5, 200, 100), (BASE + 999, 3, 1)],
+)
+def test_one_repeated_id_is_found_wherever_it_hides(tmp_path: Path, first: int, count: int, repeated: int) -> None:
+    # the ids are out of order, as after a step of the clock
+    write(tmp_path, (BASE + 999, 1), (BASE, 100), (BASE + 500, 1), slot=0)
+    write(tmp_path, (BASE + 200, 100), slot=1)
+    write(tmp_path, (first, count), slot=2)
+    verdict = check(tmp_path, LAYOUT)
+    assert verdict.repeated == repeated
+    (problem,) = verdict.problems[-1:]
+    assert "worker of slot 0" in problem
+    assert "worker of slot 2" in problem
+    assert f"pid {os.getpid()}" in problem
+    assert "worker 3, namespace 0" in problem or first < BASE
+
+
+def test_a_run_inside_a_long_one_hides_no_later_repetition(tmp_path: Path) -> None:
+    write(tmp_path, (BASE, 1000), slot=0)
+    write(tmp_path, (BASE + 10, 1), (BASE + 900, 10), slot=1)
+    assert check(tmp_path, LAYOUT).repeated == 11
+
+
+def test_a_run_that_was_torn_by_kill_minus_nine_counts_for_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path, (BASE, 100))
+    with path.open("ab") as file:
+        file.write(b"torn")
+    assert check(tmp_path, LAYOUT) == Verdict(ids=100, runs=1)
+
+
+def test_ids_that_were_counted_and_are_not_recorded_are_said(tmp_path: Path) -> None:
+    path = write(tmp_path, (BASE, 100), (BASE + 200, 7))
+    os.truncate(path, PAGE + 8 * COLUMNS + 8)
+    (problem,) = check(tmp_path, LAYOUT).problems
+    assert "107 ids were counted, but only 100 are recorded" in problem
+
+
+def test_a_run_that_leaves_its_tick_is_said(tmp_path: Path) -> None:
+    write(tmp_path, (BASE + 65_000, 1_000))
+    (problem,) = check(tmp_path, LAYOUT).problems
+    assert "are not of one tick" in problem
+
+
+def test_batches_are_cut_into_runs_exactly() -> None:
+    batch = [*range(5, 10), 12, *range(14, 30), 31]
+    assert runs_of(batch) == [(5, 5), (12, 1), (14, 16), (31, 1)]
+    assert runs_of([7]) == [(7, 1)]
+    assert runs_of([]) == []
+
+
+@pytest.mark.parametrize(
+    "batch", [[1, 1], [3, 2], [1, 3, 2, 4], [1, 2, 2, 4, 5], [9, 1, 2, 3], [1, 2, 9, 4], [5, 6, 7, 7]]
+)
+def test_a_batch_that_does_not_increase_is_refused(batch: list[int]) -> None:
+    with pytest.raises(DisorderError):
+        runs_of(batch)
+
+
+def test_a_file_says_whose_it_is(tmp_path: Path) -> None:
+    status = read_status(write(tmp_path, (BASE, 100), slot=5))
+    assert status is not None
+    assert (status.slot, status.kind, status.pid, status.counted) == (5, KINDS[0], os.getpid(), 100)
+
+
+# --- the clock shim --------------------------------------------------------------------------------
+
+
+# --- another judge ---------------------------------------------------------------------------------
+
+
+def test_a_primary_key_of_postgresql_finds_a_repeated_id_and_counts_all_others(
+    tmp_path: Path, postgresql_server: databases.PostgreSQL
+) -> None:
+    pytest.importorskip("psycopg")
+    from tests.lab.chaos.into import copy_ids
+
+    def copy() -> tuple[int, str]:
+        copied = copy_ids(postgresql_server.new_database().replace("+psycopg", ""), tmp_path)
+        return copied.ids, copied.error
+
+    write(tmp_path, (BASE, 1000), (BASE + 5000, 10), slot=0)
+    write(tmp_path, (BASE + 1000, 50), slot=1)
+    assert copy() == (1060, "")
+    write(tmp_path, (BASE + 5009, 2), slot=2)
+    ids, error = copy()
+    assert ids == 1060
+    assert f"Key (id)=({BASE + 5009}) already exists" in error

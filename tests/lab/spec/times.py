@@ -1,0 +1,54 @@
+"""Make the times of steps small enough for TLC, which counts to 2^31, without a change to any comparison."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from tests.lab.spec.log import Entry
+
+Step = dict[str, Any]
+# fields of steps that are times
+TIMES = (
+    *("R", "c", "T", "floor", "until", "out", "held_until", "held_out", "from", "lanes", "low", "lo", "hi", "t"),
+    *("begin", "end", "ends", "ends_out", "lost", "start", "end_ms"),
+)
+
+
+def set_times(header: Entry, steps: Sequence[Step]) -> None:
+    """Map all times: the distance between two is kept, unless no sum of the specification can bridge it.
+
+    The specification compares times after it has added constants of the pool to them, all of them together at
+    most. So a distance that is longer may be any other that is longer, too: every comparison comes out the same.
+    """
+    skew, lead = header["redis_skew_ms"], header["max_clock_lead_ms"]
+    reach = max(header["ttl_ms"], header["outage_ms"]) + lead + skew + header["failover_slack_ms"]
+    points = sorted({time for step in steps for time in _times(step)} | {0})
+    mapped = [0]
+    for before, after in itertools.pairwise(points):
+        mapped.append(mapped[-1] + min(after - before, reach + 1))
+    for step in steps:
+        for part in (step, *step.get("any", ())):
+            for name in _times_in(part):
+                value = part[name]
+                part[name] = (
+                    [mapped[bisect_left(points, item)] for item in value]
+                    if isinstance(value, list)
+                    else mapped[bisect_left(points, value)]
+                )
+
+
+def _times_in(part: Step) -> list[str]:
+    """Return which fields are times. A part without "op" is a request that may have run unseen."""
+    return [name for name in (TIMES if "op" in part else ("c", "R")) if name in part]
+
+
+def _times(step: Step) -> list[int]:
+    times: list[int] = []
+    for part in (step, *step.get("any", ())):
+        for name in _times_in(part):
+            value = part[name]
+            times += value if isinstance(value, list) else [value]
+    return times
