@@ -35,7 +35,7 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
             digits, _ . -
         layout: how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`
         datacenter: value of the layout's datacenter bits; `auto`: the number that `snowredis pool create
-            --datacenter auto` gave to this pool
+            NAME --datacenter auto` gave to this pool
         ttl: how long a lease and a reservation last without a heartbeat; a heartbeat is sent every ttl / 3, with
             a long failover_slack every ttl / 6
         label: name of this process, shown to people who look at the pool; at most 100 characters

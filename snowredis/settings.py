@@ -230,7 +230,7 @@ class CommonSettings(TypedDict, total=False):
     datacenter: Annotated[Datacenter, _setting(
         DATACENTER, 0, "0",
         "value of the layout's datacenter bits; `auto`: the number that `snowredis pool create "
-        "--datacenter auto` gave to this pool", of_pool=True)]
+        "NAME --datacenter auto` gave to this pool", of_pool=True)]
     ttl: Annotated[float, _setting(
         SECONDS, 30.0, "30 s",
         "how long a lease and a reservation last without a heartbeat; a heartbeat is sent every ttl / 3, with "
