@@ -74,6 +74,7 @@ def main(seconds):
         for worker in workers:
             worker.terminate()
             worker.wait()
+        snowredis.embedded.stop(Path(directory, "redis"))
         for name, kind in ("SET NX EX", "setnx"), ("snowredis", "lease"):
             made = [line for file in Path(directory).glob(f"*.{kind}") for line in file.read_text().split("\n")[:-1]]
             print(f"{name:>9}: {len(made):,} ids, {len(made) - len(set(made)):,} of them repeated")
