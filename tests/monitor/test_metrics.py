@@ -270,15 +270,16 @@ def test_opentelemetry_observes_the_same_numbers(reader: Any, server: RedisServe
     assert set(points) == {metric.otel for metric in PROCESS if metric.name != "snowredis_clock_wait_seconds"}
     assert (points["snowredis.ids"].value, points["snowredis.leases"].value) == (7, 1)
     heartbeats = points["snowredis.heartbeat"]
-    assert (heartbeats.count, tuple(heartbeats.explicit_bounds)) == (1, BOUNDS_S)
+    assert tuple(heartbeats.explicit_bounds) == BOUNDS_S
     assert heartbeats.sum == pytest.approx(sum(ids.counts.heartbeats.sums_s), rel=1)
-    counts = {
+    # its own heartbeats may have come in between
+    (count,) = {
         point.count
         for metric in later.resource_metrics[0].scope_metrics[0].metrics
         for point in metric.data.data_points
         if metric.name == "snowredis.heartbeat" and point.attributes.get("pool") == pool
     }
-    assert counts == {2}
+    assert count > heartbeats.count > 0
 
 
 def test_what_generators_of_one_pool_counted_is_added_up() -> None:
