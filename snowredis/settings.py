@@ -384,7 +384,8 @@ def required_pool(pool: str | None, url: Any) -> str:
 
 def url_to_read(url: Any = None) -> Any:
     """Return *url*; if it is None, the value of SNOWREDIS_URL, else DEFAULT_URL: for what makes no ids."""
-    return required_url(DEFAULT_URL if url is None and _of_variable(URL_SETTING) is None else url)
+    url = _of_variable(URL_SETTING) if url is None else url
+    return DEFAULT_URL if url is None else url
 
 
 def _of_variable(setting: Setting) -> Any:

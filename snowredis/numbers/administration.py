@@ -15,7 +15,7 @@ from typing import Any
 from snowredis.core.as_json import IdNumber, TimeMs, in_json
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
-from snowredis.errors import ConfigError, StoreBroken
+from snowredis.errors import ConfigError
 from snowredis.numbers import protocol
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.formats import Calendar, NumberFormat
@@ -214,7 +214,7 @@ def read_tag(store: RedisTag) -> TagInfo | None:
     def whole(name: str, stored: Mapping[str, str] = fields, default: str = "") -> int:
         text = stored.get(name, default)
         if not _WHOLE.fullmatch(text):
-            raise StoreBroken(store.where, store.tag, name, text, "tag")
+            raise store.broken(name, text)
         return int(text)
 
     settings["failover_slack"] = f"{whole('slack_ms') / 1000:g} s"
@@ -231,7 +231,7 @@ def read_tag(store: RedisTag) -> TagInfo | None:
         try:
             reason = ClosedReason(fields.get("reason", ""))
         except ValueError:
-            raise StoreBroken(store.where, store.tag, "reason", fields.get("reason", ""), "tag") from None
+            raise store.broken("reason", fields.get("reason", "")) from None
     return TagInfo(
         tag=store.tag,
         where=store.where,

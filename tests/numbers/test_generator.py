@@ -134,8 +134,9 @@ def test_suspend_drops_what_a_clone_would_have(ids: SegmentGenerator) -> None:
     ids.resume()
     assert ids.next_id() == first + 1
     ids.suspend()
-    with pytest.raises(GeneratorClosed):
+    with pytest.raises(GeneratorClosed) as caught:
         ids.next_id()
+    assert caught.value.suspended
     ids.resume()
     assert ids.next_id() > 10
 

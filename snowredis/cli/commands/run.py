@@ -242,7 +242,7 @@ variable, and would repeat its ids. With --processes N there are N worker ids in
 takes another one. Signals and the exit code are passed on. The program is ended before a reservation ends, if it cannot
 be renewed: exit code 8.""",
     [
-        ("snowredis run --pool orders -- node server.js", "one"),
+        ("snowredis run --pool orders -- node server.js", "one process"),
         ("snowredis run --pool orders --processes 4 -- pm2-runtime app.json", "four"),
     ],
     _add_arguments,

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 # --- workers ------------------------------------------------------------------------------------
 
-_COLUMNS = "worker state host pid label heartbeat_at ends_at ids_until ids_made ids_per_second clock_offset_ms"
-_COLUMNS += " namespace clock_backs refused version"
-# columns that say something from this value on, either way
-_SAYS_SOMETHING = {"clock_offset_ms": 100, "namespace": 1, "clock_backs": 1}
+_COLUMNS = "worker state host pid label heartbeat_at ends_at ids_until ids_made ids_per_second"
+# further columns, which say something from this value on, either way
+_FROM = {"clock_offset_ms": 100, "namespace": 1, "clock_backs": 1}
 # leases that ended, the newest of them
 MOST_ENDED = 20
 _READ_EVERY_S = 2.0
@@ -62,13 +61,13 @@ def _show_workers(reading: Reading, where: str, args: argparse.Namespace) -> boo
     print(f"status {status.level}: {printable(status.headline, 200)}")
     show_conditions(status.conditions)
     if snapshot.leases:
-        # versions matter if there are several
-        several = {"version"} if len({each.owner.version for each in snapshot.living}) > 1 else set[str]()
         rows = [*snapshot.living, *snapshot.ended[:MOST_ENDED]]
-        largest = {name: max(abs(getattr(row, name)) for row in rows) for name in _SAYS_SOMETHING}
-        silent = {name for name, least in _SAYS_SOMETHING.items() if largest[name] < least} | ({"version"} - several)
-        columns = " ".join(name for name in _COLUMNS.split() if name not in silent)
-        show(rows, columns, now_ms=info.now_ms)
+        columns = [_COLUMNS]
+        columns += [name for name, least in _FROM.items() if any(abs(getattr(row, name)) >= least for row in rows)]
+        columns.append("refused")
+        if len({each.owner.version for each in snapshot.living}) > 1:
+            columns.append("version")
+        show(rows, " ".join(columns), now_ms=info.now_ms)
     if len(snapshot.ended) > MOST_ENDED:
         print(f"… and {len(snapshot.ended) - MOST_ENDED:,} more that ended: --json has all")
     return emit("")
@@ -197,10 +196,10 @@ DOCTOR = Command(
     """Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if
 there are warnings, with 4 if Redis does not answer, and with 9 if there are critical problems.""",
     [
-        ("snowredis doctor", "host, Redis, pools, tags"),
+        ("snowredis doctor", "host, Redis and pools"),
         ("snowredis doctor --pool orders", "this pool alone"),
         ("snowredis doctor --tag invoices", "this tag alone"),
-        ("snowredis doctor --database postgresql:///shop", "also its fences"),
+        ("snowredis doctor --database postgresql+psycopg:///shop", "and fences"),
     ],
     _add_doctor_arguments,
     _doctor,

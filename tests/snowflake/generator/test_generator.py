@@ -707,8 +707,9 @@ def test_a_clock_that_stands_still_is_said_when_its_ids_are_used_up(server: Redi
         made = [ids.next_id() for _ in range(1024)]
         with pytest.raises(ClockMovedBack, match="has stood still for 10"):
             ids.next_id()
-        with pytest.raises(ClockMovedBack):
+        with pytest.raises(ClockMovedBack) as caught:
             asyncio.run(ids.anext_id())
+        assert caught.value.stopped
         clock.frozen_ns += 1_000_000
         made.append(ids.next_id())
         assert len(set(made)) == 1025
@@ -809,8 +810,9 @@ def test_a_claim_without_a_reply_is_withdrawn_once(pool: MemoryPool, monkeypatch
     claims, is_lossy = len(sent), False
     ids._lease_manager.suspended = True
     for _ in range(3):
-        with pytest.raises(snowredis.GeneratorClosed):
+        with pytest.raises(snowredis.GeneratorClosed) as caught:
             ids.next_id()
+        assert caught.value.suspended
     assert sent == [sent[0]] * (claims + 1)
     (store,) = pool._stores.values()
     assert [record.token_hash for record in store._records.values()] == [""]

@@ -219,7 +219,7 @@ def test_the_keys_of_a_pool_share_one_hash_tag() -> None:
         ),
         (exceptions.ResponseError("ERR ACL failure in script: User app"), StoreRefused, "ACL failure"),
         (exceptions.ResponseError("ERR \x1b[2J\n\x9b"), StoreUnavailable, "ERR \ufffd[2J\ufffd\ufffd"),
-        (exceptions.ReadOnlyError("You can't write"), StoreUnavailable, "You can't write"),
+        (exceptions.ReadOnlyError("You can't write"), StoreUnavailable, "does not accept writes: You can't write"),
         (exceptions.ResponseError("@user_script: 9: -READONLY You can't write"), StoreUnavailable, "READONLY"),
         (exceptions.ResponseError("SNOWREDIS bad argument ttl_ms"), ConfigError, "refused ttl_ms"),
         (exceptions.ResponseError("DB index is out of range"), ConfigError, "has no database of this number"),
@@ -243,6 +243,7 @@ def test_an_error_of_redis_py_becomes_ours(error: Exception, kind: type[Snowredi
     assert "".join(traceback.format_exception(caught.value)).count("Traceback") == 1
     if isinstance(caught.value, StoreUnavailable):
         assert caught.value.where == "host:6379/0"
+        assert caught.value.is_read_only == any(mark in str(error) for mark in ("NOREPLICAS", "can't write"))
 
 
 def test_a_mistake_of_ours_is_not_taken_for_an_error_of_redis() -> None:

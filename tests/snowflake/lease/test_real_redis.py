@@ -590,8 +590,9 @@ def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path, read_o
         store = open_store(replica, living.store.config)
         strays = Holder(store, wall_ms), replace(living, store=store)
         for call in (strays[0].ask_claim, strays[1].ask_renew, strays[1].release):
-            with pytest.raises(StoreUnavailable, match="Connect to the master"):
+            with pytest.raises(StoreUnavailable, match="Connect to the master") as caught:
                 call()
+            assert caught.value.is_read_only
         assert [info.worker for info in WorkerPool(replica.url, name).workers()] == [living.worker]
 
 
