@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
+from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.output import printable
 from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
@@ -33,7 +33,8 @@ class Parser(argparse.ArgumentParser):
     """Parser that reports usage errors as all other errors are reported: in one paragraph."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(ExitCode.USAGE, f"snowredis: error: {printable(message)}. See: {self.prog} --help\n")
+        print_error(CommandError(ExitCode.USAGE, f"{message}. See: {self.prog} --help"))
+        self.exit(ExitCode.USAGE)
 
     def add_yes(self) -> None:
         """Add --yes, for confirm()."""
