@@ -225,7 +225,7 @@ class Stage:
 
 
 class Moment(NamedTuple):
-    """What happens in a moment, and the settings of its pool. tests/monitor/moments.py has what is true then."""
+    """Event of a moment, and the settings of its pool. tests/monitor/moments.py has what is true then."""
 
     act: Callable[[Stage], object]
     options: Mapping[str, Any] = MappingProxyType({})

@@ -52,7 +52,7 @@ _Run: TypeAlias = Callable[[str], list[Any]]
 
 
 class Cursor(NamedTuple):
-    """Where a reader goes on.
+    """Place at which a reader goes on.
 
     Attributes:
         next_id: all rows with lower ids were handled.

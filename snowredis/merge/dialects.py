@@ -1,4 +1,4 @@
-"""What the three kinds of databases write in different ways: moved ids, looked up values, hashes of rows, counters.
+"""SQL that the three kinds of databases write in different ways: moved ids, looked up values, hashes of rows, counters.
 
 A hash of rows is the count of rows and sums of the hashes of each, so it does not depend on their order. In a SELECT
 of the second database, its table is called y.

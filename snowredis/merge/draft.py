@@ -28,7 +28,7 @@ TOP = (
 
 
 class Guess(NamedTuple):
-    """What a column seems to be.
+    """Guess of the rule of a column.
 
     Attributes:
         rule: a word of a map; "of" with *target*; empty: it is left out.
@@ -53,7 +53,7 @@ class Doubt(NamedTuple):
 
 @dataclass
 class _Tables:
-    """What is known of the tables before their columns are judged.
+    """Facts about the tables, known before their columns are judged.
 
     Attributes:
         fixed: rows of which the ids stay.

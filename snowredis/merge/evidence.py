@@ -1,4 +1,4 @@
-"""What the values of two databases say about their columns: which hold ids, of which tables, and which only look so.
+"""Evidence in the values of two databases: which columns hold ids, of which tables, and which only look so.
 
 Each table is read once, as a stream; of a greater one SAMPLED rows are kept, by a hash of their key, so that rows with
 equal keys are kept of both databases. A second look reads only that many. The names of tables and columns count, too.
@@ -70,7 +70,7 @@ class Ids:
 
     @property
     def are_of_a_layout(self) -> bool:
-        """Whether these are ids of a layout, with a time in them, and no numbers of a counter."""
+        """True for ids of a layout, with a time in them, and no numbers of a counter."""
         return self.low > 1 << 40 and self.high - self.low > 1000 * self.count
 
     def share(self, numbers: Iterable[int]) -> float:
@@ -297,7 +297,7 @@ class Evidence:
 
     @property
     def all_large(self) -> bool:
-        """Whether all ids are so large that an amount is none by chance."""
+        """True if all ids are so large that an amount is none by chance."""
         return min((its.low for ids in self.ids.values() for its in ids if its.count), default=0) > _LARGE
 
     def parts(self, table: str, column: str) -> tuple[str, tuple[str, str], str] | None:

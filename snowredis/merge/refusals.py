@@ -1,4 +1,4 @@
-"""What stands in the way of a merge, found before the first row and all at once, each with what to write or to do."""
+"""Reasons to refuse a merge, found before the first row and all at once, each with what to write or to do."""
 
 from __future__ import annotations
 

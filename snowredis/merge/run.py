@@ -79,7 +79,7 @@ class MergeResult:
 
     @property
     def offset(self) -> int:
-        """What every id gets that is in no group of its own."""
+        """Offset of every id that is in no group of its own."""
         return self.offsets.get("", 0)
 
 
@@ -259,7 +259,7 @@ class _Run:
 
     @property
     def checks_keys(self) -> bool:
-        """Whether foreign keys are not checked by the database while rows come."""
+        """True if the database does not check foreign keys while rows come."""
         return self.first.engine.dialect.name != "postgresql"
 
     def _moved_column(self, name: str) -> str:

@@ -51,7 +51,7 @@ class Whois:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What Redis remembers of a pool. Times are ms since 1970.
+    """Memory of Redis about a pool. Times are ms since 1970.
 
     Attributes:
         events: the oldest first.

@@ -1,4 +1,4 @@
-"""Who may use the service: the token, and a limit for wrong ones. No socket is used here.
+"""Access to the service: the token, and a limit for wrong ones. No socket is used here.
 
 The token is sent as a bearer token by programs, and as the password of HTTP Basic by browsers. There are no sessions,
 so nothing outlives a change of the token.

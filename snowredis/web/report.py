@@ -1,4 +1,4 @@
-"""What is read from a pool for all who look: made once a second, and compressed once.
+"""Reports of a pool for all who look: made once a second, and compressed once.
 
 The only file of the service that knows the records of snowredis.monitor.
 """

@@ -1,4 +1,4 @@
-"""What a draft sees in the values of two databases, and what it leaves open."""
+"""Drafts: the guesses from the values of two databases, and the questions that stay open."""
 
 from __future__ import annotations
 
