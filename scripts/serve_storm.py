@@ -89,7 +89,9 @@ class Services:
 
     def __init__(self, directory: Path, url: str) -> None:
         self._log = (directory / "log").open("ab")
-        self._environment = environment_of(SNOWREDIS_URL=url, SNOWREDIS_SERVE_DRAIN_S=str(DRAIN_S))
+        self._environment = environment_of(
+            SNOWREDIS_URL=url, SNOWREDIS_SERVE_CREATE="1", SNOWREDIS_SERVE_DRAIN_S=str(DRAIN_S)
+        )
         self.ports = [free_port(), free_port()]
         self._running = [self._start(port) for port in self.ports]
         # memory of each process, in KB, when it served for a while and at its end
@@ -97,7 +99,7 @@ class Services:
         self._first = [0, 0]
 
     def _start(self, port: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "snowredis", "serve", "--pool", POOL, "--create", "--port", str(port)]
+        command = [sys.executable, "-m", "snowredis", "serve", "--pool", POOL, "--port", str(port)]
         return subprocess.Popen(command, env=self._environment, stdout=self._log, stderr=self._log)
 
     def measure(self) -> None:

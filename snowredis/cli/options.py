@@ -19,7 +19,7 @@ from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_erro
 from snowredis.cli.output import printable
 from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.settings import BOOL, FORMS, SECONDS, SETTINGS, Setting, required_pool, required_url, url_to_read
+from snowredis.settings import BOOL, SECONDS, SETTINGS, Setting, required_pool, required_url, url_to_read
 
 if TYPE_CHECKING:
     from snowredis.worker_pool import WorkerPool
@@ -50,11 +50,6 @@ class Parser(argparse.ArgumentParser):
     def add_json(self, text: str) -> None:
         """Add --json."""
         self.add_argument("--json", action="store_true", help=text)
-
-    def add_format(self) -> None:
-        """Add --format, the form of the ids that are given."""
-        text = f"the form of the ids: {', '.join(FORMS)} (default: any)"
-        self.add_argument("--format", choices=FORMS, metavar="FORM", help=text)
 
     def add_layout(self) -> None:
         """Add --layout, for layout_text()."""

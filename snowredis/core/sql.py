@@ -24,6 +24,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
 # PostgreSQL slows down, and MariaDB refuses more than 8,192
 MAX_PARTITIONS = 4_000
 PERIODS = ("day", "month")
+# names of functions begin with it
+_PREFIX = "snowredis"
 
 
 class Dialect(NamedTuple):
@@ -120,8 +122,8 @@ DIALECTS = {
 }
 
 
-def functions(dialect: str, layout: Layout, *, prefix: str = "snowredis", form: str = "base62") -> Iterator[str]:
-    """Return the SQL of the functions PREFIX_time, _first_id, _worker and _text.
+def functions(dialect: str, layout: Layout) -> Iterator[str]:
+    """Return the SQL of the functions snowredis_time, _first_id, _worker and _text, which is base62.
 
     ``_time`` is the start of an id's tick. ``_first_id`` is the first id of a time, for ``WHERE id >= … AND id < …``;
     before the epoch it is 0, and past the end of the layout one more than its last id, 2**63 - 1 at most. Times
@@ -129,21 +131,15 @@ def functions(dialect: str, layout: Layout, *, prefix: str = "snowredis", form: 
 
     Args:
         dialect: one of DIALECTS.
-        prefix: letters, digits and underscores: the functions of two layouts need two.
-        form: the text form of ``_text``, one of DIGITS.
 
     Raises:
-        ConfigError: unknown dialect or form, or a prefix that is not such a name.
+        ConfigError: unknown dialect.
     """
     sql = _dialect(dialect)
-    if form not in DIGITS:
-        raise ConfigError(f"unknown text form {shown(form)}. Use one of {', '.join(DIGITS)}.")
-    if not _NAME.fullmatch(prefix):
-        raise ConfigError(f"prefix {shown(prefix)} is not 1 to 41 letters, digits and underscores")
 
     def define(name: str, argument: str, returns: str, body: str, takes: str = "") -> list[str]:
         takes = takes or (sql.id_type if argument == "id" else sql.time_type)
-        name = f"{prefix}_{name}"
+        name = f"{_PREFIX}_{name}"
         text = sql.function.format(name=name, argument=argument, takes=takes, returns=returns, body=body)
         return text.split("\n\n")
 
@@ -154,12 +150,13 @@ def functions(dialect: str, layout: Layout, *, prefix: str = "snowredis", form: 
     yield from define("first_id", "moment", sql.id_type, _first_id(sql, layout))
     worker = sql.both.format(sql.right.format(an_id, layout.worker_shift), layout.workers - 1)
     yield from define("worker", "id", sql.id_type, worker)
-    yield from define("text", "id", sql.text_type, _text(sql, an_id, form))
+    yield from define("text", "id", sql.text_type, _text(sql, an_id))
     if dialect == "postgresql":
-        yield f"-- for pg_partman: p_time_encoder => '{prefix}_time_encoder', p_time_decoder => '{prefix}_time_decoder'"
-        yield from define("time_encoder", "moment", "bigint", f"{prefix}_first_id(moment)")
-        yield from define("time_decoder", "id", "timestamptz", f"{prefix}_time(id)")
-        yield from define("time_decoder", "id", "timestamptz", f"{prefix}_time(id::bigint)", "text")
+        encoder, decoder = (f"p_time_{name} => '{_PREFIX}_time_{name}'" for name in ("encoder", "decoder"))
+        yield f"-- for pg_partman: {encoder}, {decoder}"
+        yield from define("time_encoder", "moment", "bigint", f"{_PREFIX}_first_id(moment)")
+        yield from define("time_decoder", "id", "timestamptz", f"{_PREFIX}_time(id)")
+        yield from define("time_decoder", "id", "timestamptz", f"{_PREFIX}_time(id::bigint)", "text")
 
 
 def _first_id(sql: Dialect, layout: Layout) -> str:
@@ -174,8 +171,8 @@ def _first_id(sql: Dialect, layout: Layout) -> str:
     )
 
 
-def _text(sql: Dialect, an_id: str, form: str) -> str:
-    alphabet, width = DIGITS[form]
+def _text(sql: Dialect, an_id: str) -> str:
+    alphabet, width = DIGITS["base62"]
     base, digits = len(alphabet), []
     for place in reversed(range(width)):
         rest = sql.divide.format(an_id, base**place)

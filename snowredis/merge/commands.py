@@ -102,15 +102,13 @@ def _add_run(parser: Parser) -> None:
     parser.add_argument("map", metavar="MAP", type=Path, help="the file that `snowredis merge draft` wrote, reviewed")
     _add_databases(parser)
     parser.add_argument("--dry-run", action="store_true", help="do everything, say it, and roll it back")
-    text = "where values go that changed by more than an offset, as CSV (default: MAP.pairs.csv)"
-    parser.add_argument("--pairs", metavar="FILE", type=Path, help=text)
 
 
 def _run(args: argparse.Namespace) -> int:
     from snowredis.merge.databases import Progress
     from snowredis.merge.run import merge
 
-    pairs = args.pairs or args.map.with_name(f"{args.map.name}.pairs.csv")
+    pairs = args.map.with_name(f"{args.map.name}.pairs.csv")
     try:
         with interrupted_by_signals(), Progress() as progress:
             result = merge(args.map, (args.first, args.second), progress, commits=not args.dry_run, pairs=pairs)

@@ -291,6 +291,8 @@ def prove(
 
 
 AUTO_INCREMENT = "auto-increment"
+# how far clocks may be off, on both sides
+CLOCK_ERROR_MS = 10_000
 
 
 def _add_arguments(parser: Parser) -> None:
@@ -300,8 +302,6 @@ def _add_arguments(parser: Parser) -> None:
     text = f"the old ids: {AUTO_INCREMENT} (the default), or a layout's name or spec"
     add("--from", dest="old", default=AUTO_INCREMENT, metavar="LAYOUT", help=text)
     add("--max", type=natural, metavar="ID", help="the greatest old id at --start")
-    text = "when the first old id was made, of a layout (default: its epoch)"
-    add("--since", type=moment_ms, metavar="TIME", help=text)
     text = "when the last old id is made (default: at --start)"
     add("--until", type=moment_ms, metavar="TIME", help=text)
     text = "those that made old ids: 3, or 0-31 (default: any)"
@@ -313,8 +313,6 @@ def _add_arguments(parser: Parser) -> None:
     add("--datacenter", type=_range, metavar="N", help=text)
     text = "when the first new id is made: an ISO date or time (UTC), or Unix ms (default: now)"
     add("--start", type=moment_ms, metavar="TIME", help=text)
-    text = "how far clocks may be off, on both sides (default: 10)"
-    add("--clock-error", type=natural, default=10, metavar="S", help=text)
 
 
 def _range(text: str) -> Range:
@@ -331,12 +329,11 @@ def _run(args: argparse.Namespace) -> int:
     if args.source is not None:
         _measure(args)
     start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
-    error_ms = args.clock_error * 1000
     proof = prove(
-        _old_ids(args, start_ms, error_ms),
+        _old_ids(args, start_ms),
         resolve_layout(args.new),
         start_ms=start_ms,
-        clock_error_ms=error_ms,
+        clock_error_ms=CLOCK_ERROR_MS,
         datacenters=args.datacenter,
     )
     write(_lines(proof))
@@ -344,7 +341,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace) -> None:
-    """Take what the command line does not say from the column: its greatest id, and when its first id was made."""
+    """Take the greatest id from the column, if the command line does not say it."""
     import sqlalchemy as sa
 
     from snowredis.merge.databases import open_database, reading
@@ -365,19 +362,16 @@ def _measure(args: argparse.Namespace) -> None:
         )
     if args.max is None:
         args.max = 0 if last is None else int(last)
-    if args.old != AUTO_INCREMENT and args.since is None and first is not None:
-        args.since = resolve_layout(args.old).decode(int(first)).timestamp_ms
 
 
-def _old_ids(args: argparse.Namespace, start_ms: int, error_ms: int) -> IdSet:
+def _old_ids(args: argparse.Namespace, start_ms: int) -> IdSet:
     if args.old != AUTO_INCREMENT:
         layout = resolve_layout(args.old)
         if args.max is not None:
-            _check_max(layout, args.max, start_ms + error_ms)
+            _check_max(layout, args.max, start_ms + CLOCK_ERROR_MS)
         return layout_ids(
             layout,
-            from_ms=args.since,
-            until_ms=(start_ms if args.until is None else args.until) + error_ms,
+            until_ms=(start_ms if args.until is None else args.until) + CLOCK_ERROR_MS,
             datacenters=args.old_datacenter,
             workers=args.old_worker,
         )

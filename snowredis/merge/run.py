@@ -455,7 +455,7 @@ def _write_pairs(translation: Translation, path: Path | None) -> int:
             csv.writer(file).writerows([("where", "old", "new"), *rows])
     except OSError as error:
         raise MergeError(
-            f"{shown(str(path))} cannot be written: {error.strerror}. Everything was rolled back; name another file "
-            "with --pairs."
+            f"{shown(str(path))} cannot be written: {error.strerror}. Everything was rolled back. Copy the "
+            "map to a folder that can be written."
         ) from error
     return len(rows)

@@ -59,7 +59,8 @@ class Guard:
             server = scope.get("server")
             if self.local_only and not is_loopback(str(server[0] if server else "/")):
                 detail = (
-                    "this service has no token, so only this machine may use it. Start it with a token or --insecure."
+                    "this service has no token, so only this machine may use it. Start it with a token, or with "
+                    "SNOWREDIS_SERVE_INSECURE=1."
                 )
                 raise HttpProblem(403, "TokenNeeded", detail)
             return

@@ -28,7 +28,7 @@ _LAST_RESPONSES_S = 0.2
 _SWITCH_INTERVAL_S = 0.0005
 
 
-def run(app: Service, host: str, port: int, *, access_log: bool = False, proxies: str = "") -> None:
+def run(app: Service, host: str, port: int, *, proxies: str = "") -> None:
     """Serve *app* until SIGTERM, SIGHUP or Ctrl-C. Ends the process if it cannot listen there.
 
     Args:
@@ -43,7 +43,7 @@ def run(app: Service, host: str, port: int, *, access_log: bool = False, proxies
     # uvicorn logs every step of a start and of a stop
     log_config["loggers"]["uvicorn.error"]["level"] = "WARNING"
     options: dict[str, Any] = {"proxy_headers": bool(proxies), "forwarded_allow_ips": proxies, "ws": "none"}
-    options |= {"server_header": False, "date_header": False, "log_config": log_config, "access_log": access_log}
+    options |= {"server_header": False, "date_header": False, "log_config": log_config, "access_log": False}
     options |= {"timeout_keep_alive": KEEP_ALIVE_S, "timeout_graceful_shutdown": GRACE_S, "host": host, "port": port}
     # startup() and shutdown() start and stop the application
     _Server(uvicorn.Config(app, lifespan="off", **options), app).run()

@@ -122,12 +122,12 @@ def test_1_for_what_nobody_thought_of(offline: Cli, monkeypatch: pytest.MonkeyPa
         ["decode"],
         ["generate", "-n", "0"],
         ["generate", "-n", "٣"],
-        ["generate", "--format", "base99"],
         ["pool", "create", "x", "--ttl", "nan"],
         ["pool", "create", "x", "--ttl", "soon"],
         ["sql", "sqlite", "--start", "yesterday"],
-        ["demo", "--seconds", "1"],
-        ["demo", "--workers", "1"],
+        ["decode", "--format", "base99", "1"],
+        ["gameday", "redis://h", "--ttl", "1"],
+        ["gameday", "redis://h", "--workers", "1"],
         ["pool", "create"],
     ],
     ids=" ".join,
@@ -196,9 +196,10 @@ def test_5_for_a_pool_that_is_not_there_with_those_that_are(argv: list[str], cli
     assert pool_name in result.err
 
 
-def test_6_for_other_settings_than_the_pool_has(cli: Cli, pool_name: str) -> None:
+def test_6_for_other_settings_than_the_pool_has(cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("pool", "create", pool_name)
-    for argv in (["generate", "--pool", pool_name, "--layout", "twitter"], ["pool", "create", pool_name, "--ttl", "9"]):
+    monkeypatch.setenv("SNOWREDIS_LAYOUT", "twitter")
+    for argv in (["generate", "--pool", pool_name], ["pool", "create", pool_name, "--ttl", "9"]):
         result = cli(*argv)
         assert result.code == 6
         assert pool_name in result.err

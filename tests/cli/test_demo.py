@@ -114,9 +114,10 @@ def left_behind(directory: Path) -> list[str]:
 
 @pytest.mark.timeout(100)
 def test_a_whole_demo_makes_no_id_twice_and_leaves_nothing_behind(
-    command: Callable[..., list[str]], short_directory: Path
+    short_directory: Path,
 ) -> None:
-    process = start(command("demo", "--seconds", "6", "--workers", "3"), short_directory)
+    program = "import sys; from snowredis.cli.commands.demo import run; sys.exit(run(None, 6, 3))"
+    process = start([sys.executable, "-c", program], short_directory)
     out, err = process.communicate()
     assert err == ""
     assert process.returncode == 0, out

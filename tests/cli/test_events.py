@@ -20,13 +20,16 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @pytest.mark.usefixtures("hostile_labels")
-def test_the_newest_are_shown_one_a_line(cli: Cli, pool_name: str, server_url: str) -> None:
+def test_the_newest_are_shown_one_a_line(
+    cli: Cli, pool_name: str, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cli("pool", "create", pool_name)
     for number in range(3):
         snowredis.connect(server_url, pool=pool_name, label=f"\x1b]0;{number}\x07").close()
         with snowredis.connect(server_url, pool=pool_name, label=f"\x1b]0;{number}\x07") as ids:
             ids.next_id()
-    result = cli("events", "--pool", pool_name, "-n", "3")
+    monkeypatch.setattr("snowredis.cli.commands.workers.NEWEST_EVENTS", 3)
+    result = cli("events", "--pool", pool_name)
     assert result.code == 0
     assert [line.split()[1] for line in result.out.splitlines()[1:]] == ["released", "claimed", "released"]
     assert "\x1b" not in result.out

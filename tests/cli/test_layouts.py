@@ -21,7 +21,6 @@ def test_without_arguments_it_shows_every_preset_in_80_columns(offline: Cli) -> 
     assert [name for name, row in rows.items() if " over " in row] == ["uid-generator"]
     assert "2024-11-20" in rows["uid-generator"]
     assert "for reading old ids only" in offline("layout", "uid-generator").out
-    assert json.loads(offline("layout", "uid-generator", "--json").out)["over"]
     assert max(map(len, result.out.splitlines())) <= 80
 
 
@@ -36,16 +35,6 @@ def test_a_preset_in_full_says_where_it_comes_from(name: str, offline: Cli) -> N
 def test_a_spec_is_shown_in_full(offline: Cli) -> None:
     spec = "39/0/0/16/8;tick_ms=10;epoch_ms=1767225600000;worker_last=1"
     assert spec in offline("layout", spec).out
-    shown = json.loads(offline("layout", spec, "--json").out)
-    assert (shown["name"], shown["spec"], shown["workers"]) == (None, spec, 65_536)
-
-
-def test_json_has_one_layout_or_all(offline: Cli) -> None:
-    everything = json.loads(offline("layout", "--json").out)
-    assert [layout["name"] for layout in everything] == list(snowredis.layouts)
-    one = json.loads(offline("layout", "game", "--json").out)
-    assert one in everything
-    assert one["workers"] == 1048576
 
 
 def test_a_layout_that_cannot_be_is_refused_with_the_reason(offline: Cli) -> None:

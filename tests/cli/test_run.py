@@ -136,7 +136,7 @@ def test_the_program_ends_before_its_reservation(
     start: Start, own_server: RedisServer, tmp_path: Path, fault: str
 ) -> None:
     out = tmp_path / "out"
-    process = start(*CHILD, str(out), "stubborn", options=("--grace", "0.5"))
+    process = start(*CHILD, str(out), "stubborn")
     eventually(lambda: is_running(out), "the program", 30)
     time.sleep(1)
     if fault == "run stopped":

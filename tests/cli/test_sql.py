@@ -9,9 +9,9 @@ Cli = Callable[..., Any]
 
 
 def test_it_prints_functions_of_the_layout(offline: Cli) -> None:
-    result = offline("sql", "postgresql", "--layout", "twitter", "--prefix", "tweet", "--format", "hex")
+    result = offline("sql", "postgresql", "--layout", "twitter")
     assert result.code == 0
-    assert "tweet_time(id bigint) RETURNS timestamptz" in result.out
+    assert "snowredis_time(id bigint) RETURNS timestamptz" in result.out
     assert "1288834974657" in result.out
 
 

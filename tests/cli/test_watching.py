@@ -95,12 +95,6 @@ def test_json_of_a_command_is_that_of_the_api_byte_by_byte(cli: Cli, fleet: str,
     assert cli("decode", str(an_id), "--json").out == lines(decoded(snowredis.Layout(), an_id, "decimal"))
 
 
-def test_of_no_events_none_are_shown(cli: Cli, fleet: str) -> None:
-    assert cli("events", "--pool", fleet, "-n", "0").out == ""
-    # a line of titles
-    assert len(cli("events", "--pool", fleet, "-n", "1").out.splitlines()) == 2
-
-
 def test_a_named_pool_is_checked_however_many_there_are(cli: Cli, fleet: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("snowredis.monitor.doctor.MAX_POOLS", 1)
     assert (cli("pool", "create", "0").code, f"pool {fleet}" in cli("doctor", "--pool", fleet).out) == (0, True)

@@ -37,7 +37,7 @@ def test_it_says_host_pid_label_and_lease(cli: Cli, pool_name: str, ids: snowred
 def test_any_form_of_an_id_will_do(cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator) -> None:
     an_id = ids.next_id()
     text = snowredis.encode(an_id, "base62")
-    found = json.loads(cli("whois", text, "--format", "base62", "--json", "--pool", pool_name).out)
+    found = json.loads(cli("whois", text, "--json", "--pool", pool_name).out)
     assert found["id"] == str(an_id)
     assert found["maker"]["label"] == "web \x1b[31m1"
     assert found["certainty"] == "certain"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts, resolve_layout
 from snowredis.core.sql import functions, partitions
-from snowredis.core.text import DIGITS, encode
+from snowredis.core.text import encode
 from snowredis.core.values import MAX_ID
 from snowredis.errors import ConfigError
 from tests.support.databases import DatabaseServer
@@ -27,7 +27,6 @@ LAYOUTS = [
     "default", "twitter", "sonyflake", "uid-generator", "game-shards", "js-safe",
     "63/0/0/0/0;epoch_ms=0", "20/0/0/3/40;tick_ms=37;epoch_ms=7",
 ]  # fmt: skip
-FORMS = [*DIGITS]
 # in partitions
 MANY = 100_000
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,26 +80,27 @@ def test_a_server_computes_what_python_computes(name: str, spec: str, request: p
     # MariaDB takes what MySQL takes, too
     connection: sa.Connection = request.getfixturevalue("mariadb" if name == "mysql" else name)
     layout, rng = resolve_layout(spec), random.Random(spec)
-    form = FORMS[LAYOUTS.index(spec) % len(FORMS)]
-    run(connection, functions(name, layout, prefix="x", form=form))
+    run(connection, functions(name, layout))
     for an_id in sample(layout, rng, 40):
-        row = connection.execute(sa.text(f"SELECT x_time({an_id}), x_worker({an_id}), x_text({an_id})")).one()
+        row = connection.execute(
+            sa.text(f"SELECT snowredis_time({an_id}), snowredis_worker({an_id}), snowredis_text({an_id})")
+        ).one()
         time: Any = row[0]
         parts = layout.decode(an_id)
         assert (time if time.tzinfo else time.replace(tzinfo=UTC)) == parts.time, an_id
-        assert (row[1], row[2]) == (parts.worker, encode(an_id, form))
+        assert (row[1], row[2]) == (parts.worker, encode(an_id, "base62"))
     for moment in moments(layout, rng):
         literal = f"{moment:%Y-%m-%d %H:%M:%S.%f}" + ("+00" if name == "postgresql" else "")
-        found = connection.execute(sa.text(f"SELECT x_first_id('{literal}')")).scalar()
+        found = connection.execute(sa.text(f"SELECT snowredis_first_id('{literal}')")).scalar()
         assert found == expected_first(layout, moment), moment
 
 
 def test_pg_partman_gets_an_encoder_and_a_decoder_that_are_inverse(postgresql: sa.Connection) -> None:
-    run(postgresql, functions("postgresql", layouts["default"], prefix="y"))
+    run(postgresql, functions("postgresql", layouts["default"]))
     day = "timestamptz '2026-03-01 00:00:00+00'"
-    for column in (f"y_time_encoder({day})", f"y_time_encoder({day})::text"):
-        assert postgresql.execute(sa.text(f"SELECT y_time_decoder({column}) = {day}")).scalar()
-    past = postgresql.execute(sa.text("SELECT y_first_id('infinity'), y_first_id('-infinity')")).one()
+    for column in (f"snowredis_time_encoder({day})", f"snowredis_time_encoder({day})::text"):
+        assert postgresql.execute(sa.text(f"SELECT snowredis_time_decoder({column}) = {day}")).scalar()
+    past = postgresql.execute(sa.text("SELECT snowredis_first_id('infinity'), snowredis_first_id('-infinity')")).one()
     assert tuple(past) == (MAX_ID, 0)
 
 
@@ -108,8 +108,7 @@ def test_pg_partman_gets_an_encoder_and_a_decoder_that_are_inverse(postgresql: s
 @pytest.mark.parametrize("dialect", ["sqlite", "duckdb"])
 def test_an_embedded_database_computes_what_python_computes(dialect: str, spec: str) -> None:
     layout, rng = resolve_layout(spec), random.Random(spec)
-    form = FORMS[LAYOUTS.index(spec) % len(FORMS)]
-    statements = [line for line in functions(dialect, layout, form=form) if not line.startswith("--")]
+    statements = [line for line in functions(dialect, layout) if not line.startswith("--")]
     if dialect == "sqlite":
         database: Any = sqlite3.connect(":memory:")
     else:
@@ -129,7 +128,7 @@ def test_an_embedded_database_computes_what_python_computes(dialect: str, spec: 
         found = ask(time, an_id)
         found = datetime.fromisoformat(found) if isinstance(found, str) else found
         assert found.replace(tzinfo=UTC) == parts.time
-        assert (ask(worker, an_id), ask(text, an_id)) == (parts.worker, encode(an_id, form))
+        assert (ask(worker, an_id), ask(text, an_id)) == (parts.worker, encode(an_id, "base62"))
     for exact in moments(layout, rng):
         # a time of SQLite has milliseconds
         moment = exact.replace(microsecond=exact.microsecond // 1000 * 1000)
@@ -141,8 +140,7 @@ def test_an_embedded_database_computes_what_python_computes(dialect: str, spec: 
 def test_clickhouse_computes_what_python_computes(spec: str) -> None:
     chdb = pytest.importorskip("chdb.session")
     layout, rng, session = resolve_layout(spec), random.Random(spec), chdb.Session()
-    form = FORMS[LAYOUTS.index(spec) % len(FORMS)]
-    for statement in functions("clickhouse", layout, prefix="x", form=form):
+    for statement in functions("clickhouse", layout):
         session.query(statement)
 
     def ask(expressions: list[str]) -> list[str]:
@@ -150,14 +148,16 @@ def test_clickhouse_computes_what_python_computes(spec: str) -> None:
 
     # times end in 2299 there
     ids = [an_id for an_id in sample(layout, rng, 20) if layout.decode(an_id).timestamp_ms < 10_000_000_000_000]
-    assert [int(line) for line in ask([f"x_worker(toInt64({an_id}))" for an_id in ids])] == [
+    assert [int(line) for line in ask([f"snowredis_worker(toInt64({an_id}))" for an_id in ids])] == [
         layout.decode(an_id).worker for an_id in ids
     ]
-    assert ask([f"x_text(toInt64({an_id}))" for an_id in ids]) == [f'"{encode(an_id, form)}"' for an_id in ids]
-    times = [f"toUnixTimestamp64Milli(x_time(toInt64({an_id})))" for an_id in ids]
+    assert ask([f"snowredis_text(toInt64({an_id}))" for an_id in ids]) == [
+        f'"{encode(an_id, "base62")}"' for an_id in ids
+    ]
+    times = [f"toUnixTimestamp64Milli(snowredis_time(toInt64({an_id})))" for an_id in ids]
     assert [int(line) for line in ask(times)] == [layout.decode(an_id).timestamp_ms for an_id in ids]
     at = [moment for moment in moments(layout, rng) if moment.year < 2290]
-    first = ask([f"x_first_id('{moment:%Y-%m-%d %H:%M:%S.%f}')" for moment in at])
+    first = ask([f"snowredis_first_id('{moment:%Y-%m-%d %H:%M:%S.%f}')" for moment in at])
     assert [int(line) for line in first] == [expected_first(layout, moment) for moment in at]
     session.close()
 
@@ -232,11 +232,7 @@ def test_what_cannot_be_partitions_is_refused(dialect: str, options: dict[str, A
         list(partitions(dialect, layouts["default"], **given))
 
 
-def test_the_end_of_63_bits_is_maxvalue_and_bad_names_are_refused() -> None:
+def test_the_end_of_63_bits_is_maxvalue() -> None:
     whole = resolve_layout("1/0/0/0/62;tick_ms=60000;epoch_ms=1767225600000")
     (statement,) = partitions("postgresql", whole, "t", by="day", start_ms=1767225600000, count=1)
     assert statement.endswith("FROM (0) TO (MAXVALUE);")
-    with pytest.raises(ConfigError, match="prefix"):
-        list(functions("mariadb", whole, prefix="a b"))
-    with pytest.raises(ConfigError, match="text form"):
-        list(functions("mariadb", whole, form="decimal"))

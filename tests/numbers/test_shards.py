@@ -22,11 +22,11 @@ LAYOUT = resolve_layout("game-shards")
 
 
 @pytest.fixture
-def create(server: RedisServer, own_server: RedisServer, tag: str) -> Callable[..., int]:
-    """Create a pool by the command; its number is taken from a tag on another server. Returns the exit code."""
+def create(server: RedisServer, own_server: RedisServer) -> Callable[..., int]:
+    """Create a pool by the command; its number is taken from the tag on another server. Returns the exit code."""
 
     def run(pool: str, *options: str) -> int:
-        where = ("--url", own_server.url, "--numbers-url", server.url, "--tag", tag)
+        where = ("--url", server.url, "--numbers-url", own_server.url)
         return main(["pool", "create", pool, "--layout", "game-shards", "--datacenter", "auto", *where, *options])
 
     return run
@@ -41,25 +41,26 @@ def datacenter_of(url: str, pool: str) -> int:
 def test_a_pool_takes_the_next_number_and_keeps_it(
     create: Callable[..., int], server: RedisServer, own_server: RedisServer, tag: str
 ) -> None:
-    assert create("s1") == 1
-    create_tag(server.url, tag, layout="game-shards")
-    assert [create(pool) for pool in ("s1", "s2", "s1", "s3")] == [0, 0, 0, 0]
-    assert [datacenter_of(own_server.url, pool) for pool in ("s1", "s2", "s3")] == [1, 2, 3]
+    s1, s2, s3, s4 = (f"{tag}-{number}" for number in range(1, 5))
+    assert create(s1) == 1
+    create_tag(own_server.url, "shards", layout="game-shards")
+    assert [create(pool) for pool in (s1, s2, s1, s3)] == [0, 0, 0, 0]
+    assert [datacenter_of(server.url, pool) for pool in (s1, s2, s3)] == [1, 2, 3]
     # processes need the pool only
-    server.client().delete(*tag_keys(tag))
-    assert datacenter_of(own_server.url, "s2") == 2
-    other = snowredis.connect(own_server.url, pool="s2", layout="game-shards", datacenter=3)
+    own_server.client().delete(*tag_keys("shards"))
+    assert datacenter_of(server.url, s2) == 2
+    other = snowredis.connect(server.url, pool=s2, layout="game-shards", datacenter=3)
     with pytest.raises(LayoutMismatch, match="datacenter is 2 in the pool, 3 here"):
         other.next_id()
     other.close()
     # what Redis forgot is not given again
-    assert create("s4") == 1
-    create_tag(server.url, tag, layout="game-shards", start=4)
-    assert create("s4") == 0
-    assert datacenter_of(own_server.url, "s4") == 4
-    WorkerPool(own_server.url, "s4").delete()
-    assert create("s4", "--yes") == 0
-    assert datacenter_of(own_server.url, "s4") == 5
+    assert create(s4) == 1
+    create_tag(own_server.url, "shards", layout="game-shards", start=4)
+    assert create(s4) == 0
+    assert datacenter_of(server.url, s4) == 4
+    WorkerPool(server.url, s4).delete()
+    assert create(s4, "--yes") == 0
+    assert datacenter_of(server.url, s4) == 5
 
 
 def test_many_that_take_a_number_at_once_get_different_ones(server: RedisServer, tag: str) -> None:

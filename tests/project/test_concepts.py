@@ -5,7 +5,7 @@ from __future__ import annotations
 from scripts.concepts import count
 
 MOST = {
-    "options": 115,
+    "options": 95,
     "settings of connect()": 22,
     "JSON fields": 125,
     "conditions": 14,

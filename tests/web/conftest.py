@@ -145,12 +145,12 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.fixture(scope="module")
 def served(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Yield a service of the pools of SHARED, with an access log, for the tests of a file that leave it as it is."""
+    """Yield a service of the pools of SHARED for the tests of a file that leave it as it is."""
     for pool in SHARED:
         new_pool(server.url, pool)
     pools = [part for pool in SHARED for part in ("--pool", pool)]
     with serving(tmp_path_factory.mktemp("served")) as start:
-        yield start(*pools, "--access-log", url=server.url)
+        yield start(*pools, url=server.url)
 
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")

@@ -27,7 +27,7 @@ def served(server: RedisServer, pool_name: str, serve: Serve, tmp_path: Path) ->
     new_pool(server.url, pool_name)
     (tmp_path / "token").write_text(TOKEN)
     options = ("--pool", pool_name, "--token-file", str(tmp_path / "token"))
-    return serve(*options, "--allow-host", "ids.internal", "--trust-proxy", "127.0.0.1", url=server.url)
+    return serve(*options, "--trust-proxy", "127.0.0.1", url=server.url, SNOWREDIS_SERVE_HOSTS="ids.internal")
 
 
 def ask(port: int, path: str, headers: dict[str, str], method: str = "GET") -> tuple[int, str | None, bytes]:
@@ -81,8 +81,8 @@ def test_a_slow_client_is_closed_and_a_large_body_is_refused(served: Served, ngi
 def test_a_process_that_stops_loses_no_request_of_nginx(
     served: Served, nginx: Callable[..., int], server: RedisServer, pool_name: str, serve: Serve, tmp_path: Path
 ) -> None:
-    options = ("--pool", pool_name, "--token-file", str(tmp_path / "token"), "--allow-host", "ids.internal")
-    other = serve(*options, url=server.url)
+    options = ("--pool", pool_name, "--token-file", str(tmp_path / "token"))
+    other = serve(*options, url=server.url, SNOWREDIS_SERVE_HOSTS="ids.internal")
     port = nginx(served.port, other.port)
     seen: list[str] = []
 

@@ -70,7 +70,7 @@ def test_a_pool_that_does_not_exist_is_not_made_by_a_typing_error(
 
 
 def test_a_new_pool_says_for_how_long_its_first_worker_waits(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    served = serve("--pool", pool_name, "--create", url=server.url, ready="/healthz")
+    served = serve("--pool", pool_name, url=server.url, ready="/healthz", SNOWREDIS_SERVE_CREATE="1")
 
     def waits() -> Any:
         return served.ask("/readyz")[0] == 503 and served.ask("/id")[1]["retry-after"]
@@ -92,7 +92,9 @@ def test_an_address_that_cannot_be_used_is_one_line(server: RedisServer, pool_na
             command=["-m", "snowredis", "serve", "--port", str(taken.getsockname()[1])],
             ready="",
         )
-        elsewhere = serve("--host", "192.0.2.1", "--insecure", "--pool", pool_name, url=server.url, ready="")
+        elsewhere = serve(
+            *("--host", "192.0.2.1", "--pool", pool_name), url=server.url, ready="", SNOWREDIS_SERVE_INSECURE="1"
+        )
         for one, reason in ((busy, "already in use"), (elsewhere, "cannot assign requested address")):
             assert one.process.wait(30) == 3
             [line] = [line for line in one.log.read_text().splitlines() if "ERROR" in line]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.fleet import Checked, Fleet, Process
-from snowredis.cli.options import Command, Parser, between, natural, seconds
+from snowredis.cli.options import Command
 from snowredis.cli.output import Line, pairs, printable, write
 from snowredis.core.values import duration
 
@@ -26,20 +26,11 @@ if TYPE_CHECKING:
     from snowredis.monitor.pool import PoolInfo
     from snowredis.worker_pool import WorkerPool
 
-# in a shorter demo a dead worker's lease does not end in time; in a longer one the files of ids get large
-_MIN_SECONDS, _MAX_SECONDS = 5, 120
-_MAX_WORKERS = 32
+_SECONDS, _WORKERS = 20.0, 5
 
 
-def add_arguments(parser: Parser) -> None:
-    length, size = between(_MIN_SECONDS, _MAX_SECONDS, seconds), between(2, _MAX_WORKERS, natural)
-    text = f"{_MIN_SECONDS} to {_MAX_SECONDS} (default: 20)"
-    parser.add_argument("--seconds", type=length, default=20.0, metavar="S", help=text)
-    text = f"2 to {_MAX_WORKERS} (default: 5)"
-    parser.add_argument("--workers", type=size, default=5, metavar="N", help=text)
-
-
-def run(args: argparse.Namespace) -> int:
+def run(_args: argparse.Namespace, length_s: float = _SECONDS, workers: int = _WORKERS) -> int:
+    """Play a demo of *length_s*, 5 or more: in a shorter one a dead worker's lease does not end in time."""
     from snowredis.embedded import find_server
     from snowredis.snowflake.protocol import PoolConfig
     from snowredis.worker_pool import WorkerPool
@@ -50,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         _server() as (server, directory),
         contextlib.closing(WorkerPool(server.url, _POOL)) as pool,
     ):
-        demo = Demo(pool, directory, args.seconds, args.workers, began_s)
+        demo = Demo(pool, directory, length_s, workers, began_s)
         # this server is new, so no worker has to wait for a floor
         config = PoolConfig(name=_POOL, ttl_ms=round(demo.ttl_s * 1000))
         pool.create(config)
@@ -266,8 +257,6 @@ clock of another is set back, and a new process starts in the place of the dead 
 and everything is removed, also after Ctrl-C.""",
     [
         ("snowredis demo", "20 seconds, 5 workers"),
-        ("snowredis demo --seconds 60 --workers 12", "longer, with more workers"),
     ],
-    add_arguments,
-    run,
+    run=run,
 )

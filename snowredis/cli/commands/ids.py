@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
@@ -18,7 +18,7 @@ from snowredis.cli.show import show
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.process.clock import now_ms
-from snowredis.settings import FORMS, SETTINGS
+from snowredis.settings import FORMS
 
 # --- generate -----------------------------------------------------------------------------------
 
@@ -29,14 +29,11 @@ _BATCH = 8192
 def _add_generate_arguments(parser: Parser) -> None:
     text = "how many (default: 1)"
     parser.add_argument("-n", dest="count", type=positive, default=1, metavar="N", help=text)
-    parser.add_argument("--format", choices=FORMS, default="decimal", metavar="FORM", help=", ".join(FORMS))
     parser.add_redis()
-    parser.add_settings(SETTINGS["layout"])
 
 
 def _generate(args: argparse.Namespace) -> None:
     from snowredis.connection import connect
-    from snowredis.core.text import encode
 
     url, options = settings(args)
     options = {"label": "snowredis generate"} | settings_of_pool(args) | options
@@ -45,10 +42,7 @@ def _generate(args: argparse.Namespace) -> None:
         while left:
             batch = ids.next_ids(min(left, _BATCH))
             left -= len(batch)
-            texts: Iterable[str] = map(str, batch)
-            if args.format != "decimal":
-                texts = (encode(an_id, args.format, layout=ids.layout) for an_id in batch)
-            if not emit("\n".join(texts) + "\n"):
+            if not emit("\n".join(map(str, batch)) + "\n"):
                 # a reader that has seen enough is no error
                 return
 
@@ -83,12 +77,12 @@ def warnings_on_stderr() -> Iterator[None]:
 GENERATE = Command(
     "generate",
     "make ids, one per line",
-    """Claims a worker id in Redis and releases it at the end. Settings that are in neither an option nor a
-SNOWREDIS_* variable are those of the pool.""",
+    """Claims a worker id in Redis and releases it at the end. Settings that are in no SNOWREDIS_* variable are those of
+the pool. `snowredis decode` shows ids as text.""",
     [
         ("snowredis generate", "one id"),
         ("snowredis generate -n 1000000 --pool orders | head", "as many as are read"),
-        ("snowredis generate --url embedded:// --format base62", "needs no Redis"),
+        ("snowredis generate --url embedded://", "needs no Redis"),
     ],
     _add_generate_arguments,
     _generate,
@@ -100,7 +94,8 @@ SNOWREDIS_* variable are those of the pool.""",
 def _add_decode_arguments(parser: Parser) -> None:
     text = "number or text; - reads them from standard input"
     parser.add_argument("ids", nargs="+", metavar="ID", help=text)
-    parser.add_format()
+    text = f"the form of the ids: {', '.join(FORMS)} (default: any)"
+    parser.add_argument("--format", choices=FORMS, metavar="FORM", help=text)
     parser.add_layout()
     parser.add_json("one JSON object per line; ids are strings in it")
 
@@ -159,7 +154,6 @@ DECODE = Command(
 def _add_whois_arguments(parser: Parser) -> None:
     parser.add_argument("ids", nargs="+", metavar="ID", help="number or text")
     parser.add_redis()
-    parser.add_format()
     parser.add_json("one JSON object per line; ids are strings in it")
 
 
@@ -172,7 +166,7 @@ def _whois(args: argparse.Namespace) -> int:
 
     with open_known_pool(args) as pool:
         info = pool.info()
-        readings = [parse_user_id(text, info.layout, form=args.format, now_ms=info.now_ms) for text in args.ids]
+        readings = [parse_user_id(text, info.layout, now_ms=info.now_ms) for text in args.ids]
         results = pool.whois_all([an_id for (_, an_id), *_ in readings], info)
     for whois in results:
         show(whois, _WHOIS, as_json=args.json)
@@ -186,7 +180,7 @@ WHOIS = Command(
 known. How one id can be in two tables: docs/how-to/troubleshooting.md.""",
     [
         ("snowredis whois 249736970576592896 --pool orders", "host, pid, lease"),
-        ("snowredis whois 0IRnTPj9V9k --format base62 --json", "for programs"),
+        ("snowredis whois 0IRnTPj9V9k --json", "for programs"),
     ],
     _add_whois_arguments,
     _whois,

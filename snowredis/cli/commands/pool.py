@@ -28,8 +28,8 @@ def _add_name(parser: Parser, *, nargs: str | None = None) -> None:
 def _add_create_arguments(parser: Parser) -> None:
     _add_name(parser)
     parser.add_settings(*(setting for setting in SETTINGS.values() if setting.of_pool))
-    parser.add_argument("--tag", metavar="TAG", default="shards", help="of --datacenter auto (default: shards)")
-    parser.add_argument("--numbers-url", metavar="URL", help="the Redis of that tag (default: that of the pool)")
+    text = "the Redis of the tag shards, for --datacenter auto (default: that of the pool)"
+    parser.add_argument("--numbers-url", metavar="URL", help=text)
     parser.add_yes()
     parser.add_argument("-v", "--verbose", action="store_true", help="show the settings, even if they are the defaults")
 
@@ -99,8 +99,8 @@ def _shard_number(args: argparse.Namespace, url: Any, options: dict[str, Any]) -
             return int(pool.info().options["datacenter"])
         except PoolNotFound:
             layout = resolve_layout(options.get("layout"))
-            number = take_shard_number(args.numbers_url or url, layout, args.tag)
-    print(f"pool {args.pool} has the number {number} of tag {args.tag}")
+            number = take_shard_number(args.numbers_url or url, layout)
+    print(f"pool {args.pool} has the number {number} of the tag shards")
     return number
 
 

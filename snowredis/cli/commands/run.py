@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.commands.ids import settings_of_pool, warnings_on_stderr
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, positive, seconds, settings
+from snowredis.cli.options import Command, Parser, positive, settings
 
 if TYPE_CHECKING:
     from snowredis.cli.program_lease import ProgramLease
@@ -27,6 +27,8 @@ _PASSED = [known for known in signal.Signals if known.name in _NAMES]
 # This process kills the program so long before the end of the reservation, at most a quarter of a ttl. run_killer.py
 # does it half as long before.
 _KILL_S = 1.0
+# time for the program to end after SIGTERM, before SIGKILL; a quarter of a ttl at most
+_GRACE_S = 5.0
 _EVERY_S = 0.1
 _KILLER = Path(__file__).parents[1] / "run_killer.py"
 
@@ -184,8 +186,6 @@ def _add_arguments(parser: Parser) -> None:
     parser.add_redis()
     text = "lease a worker id for each of N processes of the program, as SNOWREDIS_WORKER_IDS (default: 1)"
     parser.add_argument("--processes", type=positive, default=1, metavar="N", help=text)
-    text = "time for the program to end after SIGTERM, before SIGKILL (default: 5, a quarter of the ttl at most)"
-    parser.add_argument("--grace", type=seconds, metavar="S", help=text)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM …")
 
 
@@ -208,7 +208,7 @@ def _run(args: argparse.Namespace) -> int:
         with warnings_on_stderr(), contextlib.ExitStack() as stack:
             held = [stack.enter_context(ProgramLease({"url": url, **options})) for _ in range(args.processes)]
             ttl_s = held[0].ttl_ms / 1000
-            signals, grace_s = _Signals(), min(5.0 if args.grace is None else args.grace, ttl_s / 4)
+            signals, grace_s = _Signals(), min(_GRACE_S, ttl_s / 4)
             return _supervise(_Program(words, held, killer), held, killer, signals, grace_s)
     finally:
         killer.close()

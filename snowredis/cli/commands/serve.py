@@ -8,47 +8,24 @@ import os
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import missing_extra
-from snowredis.cli.options import Command, Parser, between, natural, reader
+from snowredis.cli.options import Command, Parser, between, natural
 from snowredis.errors import ConfigError
-from snowredis.settings import BOOL
 from snowredis.web import PREFIX
 
 if TYPE_CHECKING:
     from snowredis.web.service import Service
 
 
-# option -> the setting of the service that it overrides
-_OPTIONS = {
-    "--pool": "pools",
-    "--token-file": "token_file",
-    "--allow-host": "hosts",
-    "--kind": "kinds",
-    "--create": "create",
-    "--insecure": "insecure",
-    "--max-count": "max_count",
-}
-
-
 def add_arguments(parser: Parser) -> None:
-    from snowredis.web.settings import SERVICE_SETTINGS
-
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=between(0, 65535, natural), default=8600, help="default: 8600")
     parser.add_redis(pool=False)
-    for option, name in _OPTIONS.items():
-        setting = SERVICE_SETTINGS[name]
-        text = f"{setting.help} (default: {setting.default_text})".replace("`", "")
-        if setting.kind is BOOL:
-            parser.add_argument(option, dest=name, action="store_const", const="1", help=setting.help)
-        elif isinstance(setting.default, list) or name == "pools":
-            repeated = f"{text}; may be repeated"
-            parser.add_argument(option, dest=name, action="append", metavar="NAME", help=repeated)
-        else:
-            metavar = "FILE" if name == "token_file" else "N"
-            parser.add_argument(option, dest=name, type=reader(setting), metavar=metavar, help=text)
+    text = "a pool (default: SNOWREDIS_SERVE_POOLS, else SNOWREDIS_POOL); may be repeated"
+    parser.add_argument("--pool", dest="pools", action="append", metavar="NAME", help=text)
+    text = "file with the token that is required from every client (default: SNOWREDIS_SERVE_TOKEN_FILE)"
+    parser.add_argument("--token-file", metavar="FILE", help=text)
     text = "address or network of a proxy whose X-Forwarded-For is the client; may be repeated"
     parser.add_argument("--trust-proxy", action="append", metavar="ADDRESS", default=[], help=text)
-    parser.add_argument("--access-log", action="store_true", help="log every request")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -59,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
         raise missing_extra(error, "web") from error
     app = from_environment(_environment(args))
     _check_host(args.host, app)
-    server.run(app, args.host, args.port, access_log=args.access_log, proxies=_proxies(args.trust_proxy))
+    server.run(app, args.host, args.port, proxies=_proxies(args.trust_proxy))
 
 
 def _proxies(addresses: list[str]) -> str:
@@ -80,11 +57,9 @@ def _proxies(addresses: list[str]) -> str:
 
 def _environment(args: argparse.Namespace) -> dict[str, str]:
     """Return the environment, overridden by the options."""
-    environment = dict(os.environ)
-    options = {f"{PREFIX}{name.upper()}": getattr(args, name) for name in _OPTIONS.values()}
-    for name, value in (options | {"SNOWREDIS_URL": args.url}).items():
-        if value:
-            environment[name] = " ".join(value) if isinstance(value, list) else str(value)
+    given = {"SNOWREDIS_URL": args.url, f"{PREFIX}TOKEN_FILE": args.token_file, f"{PREFIX}POOLS": args.pools}
+    values = {name: " ".join(value) if isinstance(value, list) else value for name, value in given.items()}
+    environment = dict(os.environ) | {name: value for name, value in values.items() if value}
     # these stand for every address, so they are no names of the service
     if args.host not in ("0.0.0.0", "::", ""):  # noqa: S104 - the operator chose it
         environment[f"{PREFIX}HOSTS"] = f"{environment.get(f'{PREFIX}HOSTS', '')} {args.host}".strip()
@@ -98,19 +73,19 @@ def _check_host(host: str, app: Service) -> None:
     if app.guard.local_only and not is_loopback(host):
         raise ConfigError(
             f"{host} can be reached from other machines, and there is no token; the service was not started. Add "
-            "--token-file, or --insecure if every client that can reach it may have ids."
+            "--token-file, or set SNOWREDIS_SERVE_INSECURE=1 if every client that can reach it may have ids."
         )
 
 
 SERVE = Command(
     "serve",
     "serve ids over HTTP, and a page to look at",
-    """GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /metrics; the page is at /. Settings
-that are in no SNOWREDIS_* variable are those of the pools.""",
+    """GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /metrics; the page is at /. SNOWREDIS_SERVE_* variables
+are further settings of the service. Settings that are in no SNOWREDIS_* variable are those of the pools.""",
     [
         ("snowredis serve", "on http://127.0.0.1:8600"),
         ("snowredis serve --pool orders --pool users", "two pools"),
-        ("snowredis serve --kind 'segment:?tag=bills'", "/id?tag=bills, too"),
+        ("SNOWREDIS_SERVE_KINDS=uuid7 snowredis serve", "/id?kind=uuid7, too"),
         ("snowredis serve --url embedded://", "needs no Redis server"),
         ("snowredis serve --host 0.0.0.0 --token-file FILE", "for other machines"),
     ],

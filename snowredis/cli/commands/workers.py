@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
-from snowredis.cli.options import Command, Parser, natural, open_known_pool, open_pool, settings
+from snowredis.cli.options import Command, Parser, open_known_pool, open_pool, settings
 from snowredis.cli.output import emit, printable
 from snowredis.cli.show import show, show_conditions
 from snowredis.errors import StoreUnavailable
@@ -90,6 +90,8 @@ process found its process dead). Ended ones are listed for an hour, or as long a
 
 # --- events -------------------------------------------------------------------------------------
 
+# what people see; `tail` has other numbers
+NEWEST_EVENTS = 20
 # pause between two reads of Redis
 _FOLLOW_EVERY_S = 0.5
 _EVENT_COLUMNS = "at kind worker host pid label text until stats.ids_made stats.clock_offset_ms"
@@ -97,17 +99,15 @@ _EVENT_COLUMNS = "at kind worker host pid label text until stats.ids_made stats.
 
 def _add_events_arguments(parser: Parser) -> None:
     parser.add_redis()
-    text = "how many of the newest (default: 20)"
-    parser.add_argument("-n", type=natural, default=20, metavar="N", help=text)
     parser.add_argument("--follow", "-f", action="store_true", help="then show new events, until Ctrl-C")
-    parser.add_json("one JSON object per line")
+    parser.add_json("one JSON object per line, of all events that are kept")
 
 
 def _events(args: argparse.Namespace) -> None:
     with open_known_pool(args) as pool:
         # raises PoolNotFound, where events() returns none
         now_ms = pool.info().now_ms
-        events = pool.events(newest=args.n)
+        events = pool.events(newest=None if args.json else NEWEST_EVENTS)
         _show_events(events, args)
         if args.follow:
             _follow(pool.follower(events[-1].id if events else now_ms), args)
@@ -137,7 +137,7 @@ def _show_events(events: list[Event], args: argparse.Namespace, *, head: bool = 
 EVENTS = Command(
     "events",
     "show the events of a pool",
-    "Times are those of the Redis clock, in UTC. A pool keeps about 20,000 events.",
+    """Shows the newest 20; with --json all that are kept, about 20,000. Times are those of the Redis clock, in UTC.""",
     [
         ("snowredis events --pool orders", "the newest 20"),
         ("snowredis events --follow", "then new ones"),
