@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parents[1]
 # at every change: seconds
 ALWAYS = ("tests/project/test_imports.py",)
-MOST = ("core", "snowflake/lease", "snowflake/generator", "project", "cli")
+MOST = ("core", "snowflake/protocol", "snowflake/generator", "project", "cli")
 # package, or file beside the packages -> folders of tests/
 ROOMS: dict[str, tuple[str, ...]] = {
     "__init__.py": ("project", "snowflake/generator"),
@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "process_generator.py": ("snowflake/generator", "kinds"),
     "py.typed": ("project",),
     "readers.py": ("readers",),
-    "servers": ("servers", "snowflake/lease", "ha", "numbers", "lab/simulation"),
+    "servers": ("servers", "snowflake/protocol", "ha", "numbers", "lab/simulation"),
     "settings.py": MOST,
     "signatures.py": MOST,
     "snowflake": ("snowflake", "servers", "lab/simulation", "ha", "lab/interrupts", "monitor", "lab/spec", "lab/chaos"),

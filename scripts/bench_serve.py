@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from snowredis import WorkerPool, embedded
 from snowredis.core.presets import resolve_layout
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from snowredis.snowflake.redis_store import load
+from snowredis.snowflake.protocol.redis_store import load
 
 PLACE = Path(__file__).resolve().parents[1] / "examples/client/scripts.mjs"
 NAMES = ("claim", "renew", "release")

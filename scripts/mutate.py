@@ -39,7 +39,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scripts.sanitize import ROOT, compile_extension
 
 FILES = (
-    *("snowflake/*.py", "snowflake/lua/*.lua", "snowflake/_fastpath.c", "servers/lua/*.lua", "servers/runner.py"),
+    *("snowflake/**/*.py", "snowflake/protocol/lua/*.lua", "snowflake/ids/_fastpath.c"),
+    *("servers/lua/*.lua", "servers/runner.py"),
     *("process/fork.py", "process/names.py", "process/clock.py", "core/lanes.py", "core/layout.py"),
 )
 # texts and counters for people
@@ -53,7 +54,7 @@ LIMIT_CPU_S = 60
 LIMIT_S = 600
 PYTEST = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=0"]
 FOLDERS = [f"tests/{name}" for name in ("snowflake", "process", "servers", "core")]
-GENERATOR, CRASHES = "tests/snowflake/generator", "tests/snowflake/crashes"
+GENERATOR, IDS, CRASHES = (f"tests/snowflake/{name}" for name in ("generator", "ids", "crash"))
 RULES = [f"tests/lab/simulation/test_{name}.py" for name in ("rules",)]
 # arguments of Python
 STAGES = [
@@ -63,9 +64,14 @@ STAGES = [
     ["scripts/soak.py", "--schedules", "60", "--jobs", "1"],
 ]
 LAST_STAGE = {
-    ".py": [*PYTEST, f"{GENERATOR}/test_implementations.py", CRASHES, "-k", "not [redis"],
-    ".lua": [*PYTEST, "tests/snowflake/lease/test_broken_pools.py"],
-    ".c": [*PYTEST, *(f"{GENERATOR}/test_{name}.py" for name in ("extension", "threads_and_signals", "forks"))],
+    ".py": [*PYTEST, f"{IDS}/test_implementations.py", CRASHES, "-k", "not [redis"],
+    ".lua": [*PYTEST, "tests/snowflake/protocol/test_broken_pools.py"],
+    ".c": [
+        *PYTEST,
+        f"{IDS}/test_extension.py",
+        f"{GENERATOR}/test_threads_and_signals.py",
+        f"{GENERATOR}/test_forks.py",
+    ],
 }
 
 STRINGS = r"'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\""

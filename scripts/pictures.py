@@ -103,7 +103,7 @@ def _in_terminal(command: list[str]) -> str:
 
 def dashboard() -> None:
     """Run `snowredis serve` and a fleet, and take a screenshot of the page."""
-    from snowredis.snowflake.protocol import PoolConfig
+    from snowredis.snowflake.protocol.pool_config import PoolConfig
     from snowredis.worker_pool import WorkerPool
 
     spawn = multiprocessing.get_context("spawn")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Build the C fast path with the address and undefined behavior sanitizers, and run their tests on that build.
 
-    scripts/sanitize.py            # tests of ids in tests/snowflake/generator
+    scripts/sanitize.py            # tests in tests/snowflake/ids
     scripts/sanitize.py -k leak    # further arguments are pytest's
 
 Works on a copy of the package in build/sanitize, so the installed build stays as it is. Needs gcc with libasan and
@@ -20,8 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "sanitize"
 TESTS = [
-    "tests/snowflake/generator/test_implementations.py",
-    "tests/snowflake/generator/test_extension.py",
+    "tests/snowflake/ids/test_implementations.py",
+    "tests/snowflake/ids/test_extension.py",
 ]
 COMPILER = os.environ.get("CC", "gcc")
 FLAGS = [
@@ -42,7 +42,7 @@ def build() -> None:
 
 def compile_extension(root: Path, compiler: str, *flags: str, stderr: int | None = None) -> Path:
     """Compile the C file of the copy of the project in *root*; return the extension. Raises CalledProcessError."""
-    source = root / "snowredis/snowflake/_fastpath.c"
+    source = root / "snowredis/snowflake/ids/_fastpath.c"
     extension = source.with_suffix(str(sysconfig.get_config_var("EXT_SUFFIX")))
     extension.unlink(missing_ok=True)
     abi = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]

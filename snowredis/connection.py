@@ -13,7 +13,7 @@ from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.log import log
 from snowredis.settings import SETTINGS, Server, Settings, check_settings
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.open import layout_of, open_store
+from snowredis.snowflake.protocol.open import layout_of, open_store
 
 if TYPE_CHECKING:
     from snowredis.process.coroutines import Connecting

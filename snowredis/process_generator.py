@@ -18,9 +18,9 @@ from snowredis.environment import from_environment, hand_on, inherited
 from snowredis.errors import ConfigError, GeneratorClosed
 from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND, PREFIX, SETTINGS, AllSettings, check_names
-from snowredis.snowflake.fast_path import bind
-from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
 from snowredis.snowflake.generator import SnowflakeGenerator
+from snowredis.snowflake.ids.fast_path import bind
+from snowredis.snowflake.ids.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
 
 if TYPE_CHECKING:
     from snowredis.kinds.base import IdGenerator
@@ -168,7 +168,7 @@ def effective_kind(kind: str | None = None, settings: Mapping[str, Any] | None =
 
 def preload() -> None:
     """Load what the first Snowflake needs, in a process that forks: each child would load it. Connects to nothing."""
-    from snowredis.snowflake import redis_store
+    from snowredis.snowflake.protocol import redis_store
 
     for name in ("claim", "renew", "release"):
         redis_store.load(name)

@@ -19,8 +19,8 @@ from snowredis.process.clock import Clock, now_ms
 from snowredis.process_generator import use
 from snowredis.settings import MEMORY_POOL, Settings
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.memory_store import MemoryStore
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 if TYPE_CHECKING:
     from snowredis.numbers.stores import MemoryTag

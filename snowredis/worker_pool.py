@@ -1,6 +1,6 @@
 """WorkerPool: a pool that people look at, create, and delete.
 
-How it is seen stands in monitor/pool_monitor.py, and what an end does to it in snowflake/administration.py.
+How it is seen stands in monitor/pool_monitor.py, and what an end does to it in snowflake/protocol/administration.py.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.clock import now_ms
 from snowredis.servers.runner import translated
-from snowredis.snowflake.administration import Ends, PoolAdministration
-from snowredis.snowflake.open import pool_config
-from snowredis.snowflake.protocol import CreateRequest, PoolConfig, pool_keys
-from snowredis.snowflake.replies import Created, Seen
+from snowredis.snowflake.protocol.administration import Ends, PoolAdministration
+from snowredis.snowflake.protocol.open import pool_config
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.replies import Created, Seen
+from snowredis.snowflake.protocol.requests import CreateRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ const common = [
 "  or math.max(ttl, lead, skew, slack, outage / 31) > 864e5 or (outage > 0 and lane_count < 2)",
 "  or (durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none') then bad = bad or 'signature' end",
 "",
-"-- The record of a worker id. In Python, snowredis/snowflake/record.py has the same.",
+"-- The record of a worker id. In Python, snowredis/snowflake/protocol/record.py has the same.",
 "-- Returns the record in a text of pack_record(), or nil for any other text. lanes: where each lane begins. The mark of a lane",
 "-- is the later of that and until; that of the outage lane, the last one, the later of its beginning and outage. The holder",
 "-- has the outage lane if outage is the later one. before: token of the holder before, if that did not release the lease.",

@@ -20,7 +20,7 @@ from scripts._bench.pauses import PAUSES, typical
 from scripts._bench.server import private_server
 from scripts._bench.worker import Worker
 from snowredis import WorkerPool
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 # what is measured, if it is there: of ours with both implementations, and the clock beside each
 IDS = "ids.next_id()"

@@ -16,8 +16,8 @@ import redis
 
 import snowredis
 from scripts._bench.server import Server
-from snowredis.snowflake.pace import BEAT_SHARES
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.upkeep.pace import BEAT_SHARES
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = PoolConfig(name="idle", ttl_ms=3_000)

@@ -11,7 +11,7 @@ from scripts._bench import page_first, page_ids, page_start
 from scripts._bench.idle import mean_beat_s
 from scripts._bench.measuring import quartiles, ratios
 from scripts._bench.tables import PARTS, Results, markdown, number, percent, spread
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "figures.md"

@@ -22,7 +22,7 @@ from scripts._bench.measuring import in_turns, quartiles, ratios
 from scripts._bench.server import private_server
 from snowredis import WorkerPool
 from snowredis.core.presets import resolve_layout
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 BARE, REDIS, FIRST_ID = "nothing", "import redis", "`app.py`: one id, and exit"

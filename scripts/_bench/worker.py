@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from scripts._bench.contestants import BY_LABEL, CONTESTANTS, Field
 from scripts._bench.measuring import UNCAPPED, calls_in, this_machine
 from scripts._bench.pauses import samples
-from snowredis.snowflake.fast_path import IMPLEMENTATION
+from snowredis.snowflake.ids.fast_path import IMPLEMENTATION
 
 
 class Worker:

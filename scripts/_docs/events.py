@@ -14,8 +14,8 @@ from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import LayoutPeriod, PoolInfo
 from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.whois import Whois
-from snowredis.snowflake.protocol import WorkerStats
-from snowredis.snowflake.record import REASONS, EventKind
+from snowredis.snowflake.protocol.record import REASONS, EventKind
+from snowredis.snowflake.protocol.requests import WorkerStats
 
 _EXAMPLE = Event(
     at_ms=1795230981059,

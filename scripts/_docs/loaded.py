@@ -12,10 +12,10 @@ from pathlib import Path
 from scripts._docs.lua import lua_of
 from scripts._docs.tables import table
 from snowredis.servers.scripts import PROLOGUE
-from snowredis.snowflake.redis_store import SCRIPTS
+from snowredis.snowflake.protocol.redis_store import SCRIPTS
 
 PACKAGE = Path(__file__).parents[2] / "snowredis"
-C_FILE = PACKAGE / "snowflake/_fastpath.c"
+C_FILE = PACKAGE / "snowflake/ids/_fastpath.c"
 # A claim that finds no Redis has loaded what a claim needs; tests/project/test_loaded.py compares a process that lives
 _PROGRAM = """
 import sys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snowredis.servers.scripts import PROLOGUE, read_lua
-from snowredis.snowflake import redis_store
+from snowredis.snowflake.protocol import redis_store
 
 
 def lua_of(name: str) -> str:

@@ -124,7 +124,7 @@ def _versions() -> str:
     from importlib import metadata
 
     from snowredis.settings import SETTINGS
-    from snowredis.snowflake.fast_path import IMPLEMENTATION
+    from snowredis.snowflake.ids.fast_path import IMPLEMENTATION
 
     durability = SETTINGS["durability"]
     return (

@@ -28,7 +28,7 @@ def claim_within(limit_s: float, generators: Iterable[Any]) -> None:
         for *limit_s* seconds at most.
     """
     from snowredis.snowflake.generator import SnowflakeGenerator
-    from snowredis.snowflake.pace import is_for_long
+    from snowredis.snowflake.upkeep.pace import is_for_long
 
     until_s = time.monotonic() + limit_s
     claiming = [each for each in generators if isinstance(each, SnowflakeGenerator)]

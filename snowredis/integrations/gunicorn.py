@@ -38,7 +38,7 @@ __all__ = ["on_starting", "post_worker_init", "worker_exit"]
 # classes of workers that use sockets and threads as they are
 PLAIN_WORKERS = ("sync", "gthread")
 # modules that a claim imports; they import the others that it needs
-CLAIM_MODULES = ("redis", "snowredis.connection", "snowredis.snowflake.redis_store")
+CLAIM_MODULES = ("redis", "snowredis.connection", "snowredis.snowflake.protocol.redis_store")
 
 Hook = Callable[..., Any]
 

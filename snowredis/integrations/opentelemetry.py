@@ -18,7 +18,7 @@ from snowredis.monitor.metric_values import SegmentTotals, TotalsTracker, new_du
 from snowredis.monitor.metrics import PROCESS, Metric
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD
-from snowredis.snowflake.context import BOUNDS_S, Durations
+from snowredis.snowflake.lease.context import BOUNDS_S, Durations
 
 _Callback = Callable[[CallbackOptions], Iterable[Observation]]
 

@@ -35,7 +35,7 @@ from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
 from snowredis.process.log import log
 from snowredis.settings import required_pool
-from snowredis.snowflake.context import BOUNDS_S, Durations
+from snowredis.snowflake.lease.context import BOUNDS_S, Durations
 
 # the directory of the files, of prometheus_client
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"

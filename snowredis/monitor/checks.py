@@ -25,7 +25,7 @@ from snowredis.readers import database_session, fences
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import read_lua, text_of
-from snowredis.snowflake.record_files import OFF, VARIABLE, RecordsOff, find_place, make_file, remove
+from snowredis.snowflake.crash.files import OFF, VARIABLE, RecordsOff, find_place, make_file, remove
 
 
 def ok(text: str) -> Found:

@@ -16,7 +16,7 @@ from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError, Store
 from snowredis.monitor.events import reason_text
 from snowredis.monitor.lease import count, counted, greatest_holder, named, processes_of
 from snowredis.monitor.pool import SHOWN_MS, PoolInfo, Snapshot, time_text
-from snowredis.snowflake.record import EventKind
+from snowredis.snowflake.protocol.record import EventKind
 
 # from best to worst; what is unknown is not ok, but may be nothing. ok: worth to know, and nothing to do
 Level: TypeAlias = Literal["ok", "unknown", "warning", "critical"]

@@ -25,8 +25,8 @@ from snowredis.numbers.administration import read_tag
 from snowredis.servers.clients import address, close_client, is_cluster, open_client
 from snowredis.servers.runner import server_of, translated
 from snowredis.servers.scripts import Script, text_of
-from snowredis.snowflake.protocol import pool_keys
-from snowredis.snowflake.redis_store import SCRIPTS, load
+from snowredis.snowflake.protocol.pool_config import pool_keys
+from snowredis.snowflake.protocol.redis_store import SCRIPTS, load
 
 
 def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Condition]:

@@ -13,7 +13,7 @@ from snowredis.monitor.events import Entry, Event, field_of, parse_all
 from snowredis.monitor.lease import Lease, parse_owner
 from snowredis.monitor.pool import SHOWN_MS, PoolInfo, Snapshot, stored_int
 from snowredis.servers.scripts import text_of
-from snowredis.snowflake.record import EventKind
+from snowredis.snowflake.protocol.record import EventKind
 
 # events without which ended_in() would return another result
 KINDS = frozenset({EventKind.EXPIRED, EventKind.DIED, EventKind.RETURNED, EventKind.LOST})

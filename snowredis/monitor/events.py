@@ -17,8 +17,9 @@ from snowredis.monitor.pool import stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.snowflake.protocol import NO_STATS, WorkerStats, pool_keys
-from snowredis.snowflake.record import REASONS, EventKind, FloorReason, parse_stats
+from snowredis.snowflake.protocol.pool_config import pool_keys
+from snowredis.snowflake.protocol.record import REASONS, EventKind, FloorReason, parse_stats
+from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
@@ -43,7 +44,7 @@ class Event:
         from_ms, until_ms: the reservation of the lease's first lane [from, until). If it was released, or its process
             died, its used part; of a floor, the floor and 0; of a lost lease, 0 and the end of its reservation; of an
             alarm, the times between which ids may have been repeated.
-        reason: a code of snowflake/record.py; empty for events without one. Untrusted text.
+        reason: a code of snowflake/protocol/record.py; empty for events without one. Untrusted text.
         text: what happened, or its reason, for people.
         lanes_ms: where the reservation of each lane begins, if the event is a claim; else empty.
         stats: at the end of a lease, or when its clock went back; else null.

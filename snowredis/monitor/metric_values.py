@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from snowredis.monitor.metrics import POOL, PROCESS, READING, SEGMENTS, SNAPSHOT, Metric
 from snowredis.monitor.pool_monitor import Reading
-from snowredis.snowflake.context import BOUNDS_S, Durations
+from snowredis.snowflake.lease.context import BOUNDS_S, Durations
 
 # values of one source, such as a pool: by metric, and the value of its last label or ""
 Samples: TypeAlias = dict[tuple[Metric, str], Any]

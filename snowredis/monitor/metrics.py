@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from snowredis.monitor.conditions import LEVELS, TABLE
 from snowredis.monitor.lease import STATES
-from snowredis.snowflake.context import CLAIM_REFUSALS, CLOCK_BACK_STEPS
+from snowredis.snowflake.lease.context import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
 Value: TypeAlias = Callable[[Any], Any]
 

@@ -13,7 +13,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.monitor.lease import Lease
 from snowredis.settings import POOL_DURATIONS
-from snowredis.snowflake import protocol
+from snowredis.snowflake.protocol import pool_config
 
 # fields of PoolInfo that count events
 POOL_COUNTERS = (
@@ -107,7 +107,7 @@ class PoolInfo:
     @in_json
     def settings(self) -> dict[str, str]:
         """The parts of the signature by name: layout, datacenter, ttl_ms, …"""
-        return protocol.signature_fields(self.signature)
+        return pool_config.signature_fields(self.signature)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class PoolInfo:
         numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
         # left out of the signature if it is 0; and out of the options if it is the default, which follows the layout
         numbers.setdefault("outage_reserve_ms", 0)
-        if numbers["outage_reserve_ms"] == protocol.default_outage_reserve_ms(self.layout, numbers.get("ttl_ms", 0)):
+        if numbers["outage_reserve_ms"] == pool_config.default_outage_reserve_ms(self.layout, numbers.get("ttl_ms", 0)):
             del numbers["outage_reserve_ms"]
         durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
         texts: dict[str, str] = {name: stored[name] for name in ("layout", "durability") if name in stored}
@@ -153,7 +153,7 @@ class PoolInfo:
     @in_json
     def heartbeat_ms(self) -> int:
         """Time between two heartbeats of a worker."""
-        return protocol.heartbeat_ms_of(self.ttl_ms, self.floor_length_ms - self.ttl_ms)
+        return pool_config.heartbeat_ms_of(self.ttl_ms, self.floor_length_ms - self.ttl_ms)
 
     @property
     def floor_length_ms(self) -> int:
@@ -259,7 +259,7 @@ def stored_int(text: str) -> int | None:
 @functools.lru_cache(maxsize=100)
 def setting_ms(signature: str, name: str) -> int:
     """Return the setting *name* of a signature, in ms; 0 if it is absent."""
-    return stored_int(protocol.signature_fields(signature).get(name, "")) or 0
+    return stored_int(pool_config.signature_fields(signature).get(name, "")) or 0
 
 
 def floor_length_ms(signature: str) -> int:

@@ -29,10 +29,10 @@ from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import LONGEST_TEXT, text_of, with_format
 from snowredis.signatures import wrong_format
-from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import FORMAT, is_deleted, pool_keys, signature_fields
-from snowredis.snowflake.record import FloorReason, LeaseRecord
-from snowredis.snowflake.replies import Alarm
+from snowredis.snowflake.protocol.memory_store import MemoryStore
+from snowredis.snowflake.protocol.pool_config import FORMAT, is_deleted, pool_keys, signature_fields
+from snowredis.snowflake.protocol.record import FloorReason, LeaseRecord
+from snowredis.snowflake.protocol.replies import Alarm
 
 # the beginning of a signature
 _FORMAT = with_format(FORMAT, "")

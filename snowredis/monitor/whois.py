@@ -19,7 +19,7 @@ from snowredis.monitor.events import NO_ID, Event, parse_all, read_entries, read
 from snowredis.monitor.lease import Lease, State
 from snowredis.monitor.pool import LayoutPeriod, PoolInfo, time_text
 from snowredis.monitor.pool_reader import RedisPoolReader
-from snowredis.snowflake.record import EventKind, FloorReason
+from snowredis.snowflake.protocol.record import EventKind, FloorReason
 
 # with a floor for one of these reasons, the worker ids of a pool begin anew
 ANEW = (FloorReason.ENDED,)

@@ -20,7 +20,7 @@ from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, server_now_ms, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply, text_of, with_format
 from snowredis.settings import MinReplicas, is_embedded, is_in_memory
-from snowredis.snowflake.open import open_server
+from snowredis.snowflake.protocol.open import open_server
 
 T = TypeVar("T")
 

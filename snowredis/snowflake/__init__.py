@@ -1,1 +1,1 @@
-"""Ids of a leased worker id: the protocol, its Lua scripts and stores, the fast path, the lease and its lifecycle."""
+"""Ids of a leased worker id. Each of its packages imports only those before it: protocol, crash, lease, ids, upkeep."""

@@ -19,16 +19,16 @@ from snowredis.errors import LeaseLost, SnowredisError
 from snowredis.process.clock import SYSTEM, Clock, ClockReading
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, ForkGuard
-from snowredis.snowflake import fast_path
-from snowredis.snowflake.allocator import IdAllocator
-from snowredis.snowflake.context import ClockBackLog, Context, Counts, RefusalLog, WeakGenerator
-from snowredis.snowflake.fast_path import FastPath
-from snowredis.snowflake.lease import OwnLease
-from snowredis.snowflake.lease_manager import LeaseManager
-from snowredis.snowflake.lifecycle import LeaseLifecycle
-from snowredis.snowflake.pace import Asked, Pace
-from snowredis.snowflake.protocol import Store
-from snowredis.snowflake.slow_path import SlowPath
+from snowredis.snowflake.ids import fast_path
+from snowredis.snowflake.ids.allocator import IdAllocator
+from snowredis.snowflake.ids.fast_path import FastPath
+from snowredis.snowflake.lease.context import ClockBackLog, Context, Counts, RefusalLog, WeakGenerator
+from snowredis.snowflake.lease.requests import LeaseManager
+from snowredis.snowflake.lease.values import OwnLease
+from snowredis.snowflake.protocol.requests import Store
+from snowredis.snowflake.upkeep.lifecycle import LeaseLifecycle
+from snowredis.snowflake.upkeep.pace import Asked
+from snowredis.snowflake.upkeep.slow_path import SlowPath
 
 if TYPE_CHECKING:
     from snowredis.core.description import IdDescription
@@ -74,24 +74,23 @@ class SnowflakeGenerator(FastPath):
         self._config, self._clock, self._random_bytes = store.config, clock, random_bytes
         self._lock = threading.RLock()
         self._generation = guard.generation
-        counts, rng = Counts(), random.Random(random_bytes(8))
+        counts = Counts()
         self._context = context = Context(
             weak_generator=WeakGenerator(self),
             config=store.config,
             clock=clock,
             guard=guard,
             rules=rules or ClockRules(),
-            random=rng,
+            random=random.Random(random_bytes(8)),
             counts=counts,
             clock_backs=ClockBackLog(store.config.name, counts),
             refusals=RefusalLog(store.config.name, clock.monotonic, store.config.ttl_ms / 1000),
-            pace=Pace(store.config.heartbeat_ms / 1000, claim_timeout, rng),
         )
         leases = LeaseManager(store, context, label, random_bytes)
         self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
         # set after the settings were checked: if this is set, __del__() reads where the ids are
         self._lease_manager = leases
-        self._lifecycle = LeaseLifecycle(context, leases, self._allocator)
+        self._lifecycle = LeaseLifecycle(context, leases, self._allocator, claim_timeout)
         self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle)
         guard.reset_in_child(self)
         EXIT.close_at_exit(self)
@@ -224,7 +223,7 @@ class SnowflakeGenerator(FastPath):
         if an_id := self._id_now():
             return an_id
         self._check()
-        from snowredis.snowflake import async_ids
+        from snowredis.snowflake.upkeep import async_ids
 
         return await async_ids.next_slow(self._slow_path)
 
@@ -234,7 +233,7 @@ class SnowflakeGenerator(FastPath):
         Other coroutines run after each tick, and after 10,000 ids at the latest.
         """
         self._check()
-        from snowredis.snowflake import async_ids
+        from snowredis.snowflake.upkeep import async_ids
 
         return await async_ids.next_ids(self, self._slow_path, self._context.guard, count)
 
@@ -269,7 +268,7 @@ class SnowflakeGenerator(FastPath):
     @property
     def claim_failure(self) -> SnowredisError | None:
         """Why the heartbeat got no worker id when it tried last; None: it got one, or has not tried yet."""
-        return self._context.pace.failure(Asked.BEAT) if self._lease_manager.held is None else None
+        return self._lifecycle.pace.failure(Asked.BEAT) if self._lease_manager.held is None else None
 
     async def aclaim(self) -> OwnLease:
         """Claim a worker id. Async version of claim(): does not block the event loop."""

@@ -19,7 +19,7 @@ from snowredis.core.as_json import to_json
 from snowredis.core.layout import MAX_WORKER_BITS, Layout
 from snowredis.core.text import parse_user_id
 from snowredis.process.clock import now_ms
-from snowredis.snowflake.record import EventKind
+from snowredis.snowflake.protocol.record import EventKind
 
 Headers = list[tuple[bytes, bytes]]
 

@@ -16,7 +16,7 @@ from snowredis.core.text import FORMS
 from snowredis.monitor.events import Event
 from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.whois import Whois
-from snowredis.snowflake.record import EventKind
+from snowredis.snowflake.protocol.record import EventKind
 from snowredis.web.messages import BINARY, JSON, MAX_FILTER, MAX_ID_TEXT, MAX_WORKER_ID, MAX_WORKERS, PROBLEM_JSON, TEXT
 
 

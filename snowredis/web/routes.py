@@ -17,7 +17,7 @@ from snowredis.monitor.events import Event
 from snowredis.monitor.metric_values import Family
 from snowredis.monitor.metrics import SERVICE
 from snowredis.process.coroutines import in_thread
-from snowredis.snowflake.record import EventKind
+from snowredis.snowflake.protocol.record import EventKind
 from snowredis.web import messages, records
 from snowredis.web.access import Guard
 from snowredis.web.messages import HttpProblem

@@ -111,4 +111,4 @@ def hostile_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     def owner_text(host: str, pid: int, label: str, *_: object) -> str:
         return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"))
 
-    monkeypatch.setattr("snowredis.snowflake.lease_manager.owner_text", owner_text)
+    monkeypatch.setattr("snowredis.snowflake.lease.requests.owner_text", owner_text)

@@ -14,7 +14,7 @@ from snowredis.monitor import checks
 from snowredis.monitor.checks import check_host
 from snowredis.monitor.conditions import worst
 from snowredis.servers import runner
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.worker_pool import WorkerPool
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer, redis_server

@@ -16,7 +16,7 @@ import redis
 import snowredis
 from snowredis.cli import output
 from snowredis.core.presets import resolve_layout
-from snowredis.snowflake.redis_store import load
+from snowredis.snowflake.protocol.redis_store import load
 from tests.support.records import change_record
 from tests.support.servers import RedisServer
 

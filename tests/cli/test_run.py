@@ -21,7 +21,7 @@ from snowredis import WorkerPool
 from snowredis.cli.commands.run import _Killer
 from snowredis.cli.program_lease import ProgramLease
 from snowredis.core.layout import layout_spec
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import memory_pool
 from tests.support import warm
 from tests.support.programs import start as begin
@@ -261,7 +261,7 @@ def test_the_outage_lane_is_not_for_other_programs(own_server: RedisServer) -> N
     """Their ids have 0 in the backup bits. So no worker id is valid in an outage, neither an old nor a new one."""
     WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=2000, outage_reserve_ms=3_600_000))
     settings: dict[str, Any] = {"url": own_server.url, "pool": "p", "ttl": 2, "outage_reserve": 3600}
-    killed = begin("tests.snowflake.crashes.programs.makes_ids", own_server.url, "p", "2")
+    killed = begin("tests.snowflake.crash.programs.makes_ids", own_server.url, "p", "2")
     assert killed.stdin is not None
     assert killed.stdout is not None
     killed.stdin.write("\n")

@@ -17,7 +17,7 @@ from snowredis.monitor.events import Event
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.whois import Whois
-from snowredis.snowflake.record import EventKind
+from snowredis.snowflake.protocol.record import EventKind
 
 _AT_MS = 1_795_230_981_059
 _AT = "2026-11-21T03:16:21.059Z"

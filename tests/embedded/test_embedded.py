@@ -22,7 +22,7 @@ import redis
 import snowredis
 from snowredis import embedded
 from snowredis.errors import ConfigError, StoreUnavailable
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support import warm
 from tests.support.programs import ROOT
 from tests.support.waiting import eventually

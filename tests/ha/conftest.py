@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.worker_pool import WorkerPool
 from tests.support.ha import Cluster, Replicated, Sentinels, cluster, running, sentinels
 

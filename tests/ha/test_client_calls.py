@@ -19,8 +19,8 @@ import pytest
 
 import snowredis
 from snowredis.servers.clients import client_of_url
-from snowredis.snowflake.administration import PoolAdministration
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.administration import PoolAdministration
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support.ha import MASTER, Cluster, Node, running
 from tests.support.ports import free_port
 from tests.support.waiting import eventually

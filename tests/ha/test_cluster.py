@@ -13,7 +13,7 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.crc import key_slot
 
 import snowredis
-from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.protocol.pool_config import pool_keys
 from tests.support.ha import Cluster, Maker, Node, assert_no_id_twice, eventually, running
 from tests.support.ports import free_port
 

@@ -14,8 +14,8 @@ import pytest
 from redis.sentinel import Sentinel
 
 import snowredis
-from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.support.ha import FEW, MASTER, Maker, Sentinels, assert_no_id_twice, eventually, first_id, running
 from tests.support.holder import Holder
 from tests.support.ports import free_port

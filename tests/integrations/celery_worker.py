@@ -15,7 +15,7 @@ from celery import Celery
 
 import snowredis
 from snowredis.monitor.lease import Lease
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support import waiting, warm
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer

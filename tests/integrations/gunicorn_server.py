@@ -19,7 +19,7 @@ from gunicorn.config import Config
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.monitor.lease import Lease
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support import waiting, warm
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer

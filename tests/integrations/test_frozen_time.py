@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.snowflake.fast_path import IMPLEMENTATION
+from snowredis.snowflake.ids.fast_path import IMPLEMENTATION
 from snowredis.testing import ManualClock, memory_pool, use
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import snowredis
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support import warm
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 import snowredis
-from snowredis.snowflake.open import pool_config
+from snowredis.snowflake.protocol.open import pool_config
 from tests.support import warm
 from tests.support.databases import DatabaseServer
 from tests.support.pages import blocks_of

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 import snowredis
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support import waiting
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer

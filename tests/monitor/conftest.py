@@ -25,4 +25,4 @@ def each_generator_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def own_pid(host: str, pid: int, label: str, name: str = "", *more: object) -> str:
         return owner_text(host, int(name or "0", 16) % 10**6, label, name, *more)
 
-    monkeypatch.setattr("snowredis.snowflake.lease_manager.owner_text", own_pid)
+    monkeypatch.setattr("snowredis.snowflake.lease.requests.owner_text", own_pid)

@@ -12,9 +12,9 @@ from snowredis.errors import InvalidId
 from snowredis.monitor.events import Event
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.whois import History, Whois, find_maker
-from snowredis.snowflake.protocol import WorkerStats
-from snowredis.snowflake.record import EventKind, FloorReason
-from snowredis.snowflake.replies import AlarmReason, LossReason
+from snowredis.snowflake.protocol.record import EventKind, FloorReason
+from snowredis.snowflake.protocol.replies import AlarmReason, LossReason
+from snowredis.snowflake.protocol.requests import WorkerStats
 
 TTL, LEAD = 30_000, 2_500
 PAST = History((), ttl_ms=TTL, lead_ms=LEAD, now_ms=10_000_000)

@@ -19,8 +19,8 @@ import snowredis
 from snowredis.monitor.metric_values import Samples, TotalsTracker, new_durations, samples_of
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE
 from snowredis.numbers import create_tag
-from snowredis.snowflake.context import BOUNDS_S, Durations
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.lease.context import BOUNDS_S, Durations
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.support import warm
@@ -323,7 +323,7 @@ def test_durations_that_were_added_are_told_one_by_one() -> None:
 
 def test_the_catalog_names_what_the_code_counts() -> None:
     from snowredis.monitor.pool import POOL_COUNTERS
-    from snowredis.snowflake.context import CLAIM_REFUSALS, CLOCK_BACK_STEPS
+    from snowredis.snowflake.lease.context import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
     values = {metric.name: metric.values for metric in (*PROCESS, *POOL, *SERVICE)}
     assert values["snowredis_clock_backs_total"] == tuple(CLOCK_BACK_STEPS)

@@ -14,9 +14,9 @@ from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.events import parse_event
 from snowredis.monitor.lease import lease_of
 from snowredis.monitor.pool_monitor import PoolPoller
-from snowredis.snowflake.open import pool_config
-from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.protocol.open import pool_config
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.record import LeaseRecord
 from snowredis.testing import ManualClock, memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer

@@ -23,7 +23,7 @@ from snowredis.process.exit import ExitHook
 from snowredis.process.fork import GUARD
 from snowredis.process.heartbeat import Heartbeat
 from snowredis.process.log import Log, log
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually

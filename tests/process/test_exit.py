@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import snowredis
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support.servers import RedisServer
 
 # exit handlers run in the reverse order: "late" is registered before the first thread is started, "early" after it

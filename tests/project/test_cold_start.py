@@ -11,16 +11,16 @@ from types import FrameType
 import snowredis
 from scripts._docs.loaded import code_lines, loaded_modules, path_of
 from snowredis.core.layout import Layout
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
 
 # most that a process loads of snowredis if it connects, claims, makes ids, renews and closes: files, and lines of code
-# in them, without comments, docstrings and blank lines. A change that needs more says why. The last file: what
-# the log raises is kept from all others
-MOST_FILES, MOST_CODE_LINES = 40, 5_300
+# in them, without comments, docstrings and blank lines. A package's file without code is none. A change that needs more
+# says why
+MOST_FILES, MOST_CODE_LINES = 43, 5_250
 # most functions of snowredis on the way from a call to redis-py, and the files in which they are
-MOST_FRAMES = {"claim": (9, 6), "renew": (7, 5), "release": (8, 5)}
+MOST_FRAMES = {"claim": (9, 7), "renew": (7, 6), "release": (8, 6)}
 PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
 # packages and modules of snowredis that an id on one server needs; None: all of its modules, but for NOT_NEEDED
 NEEDED: dict[str, set[str] | None] = {
@@ -29,7 +29,7 @@ NEEDED: dict[str, set[str] | None] = {
         ("process", "servers", "snowflake", "connection", "environment", "errors", "settings", "signatures"), None
     ),
 }
-NOT_NEEDED = {"snowredis.snowflake.memory_store"}
+NOT_NEEDED = {"snowredis.snowflake.protocol.memory_store"}
 # modules of the standard library: for the page that forks wipe, host names, Lua files and records, and what redis-py
 # loads when it connects; "_hmac" and "_sha2" where hashlib takes them from the interpreter, not from OpenSSL
 STANDARD = {
@@ -55,7 +55,7 @@ def test_the_first_id_loads_no_module_that_it_does_not_need(server: RedisServer)
         [sys.executable, str(PROGRAM), server.url, "cold-start"], capture_output=True, text=True, timeout=60, check=True
     )
     loaded = done.stdout.split()
-    assert "snowredis.snowflake.redis_store" in loaded
+    assert "snowredis.snowflake.protocol.redis_store" in loaded
     assert [name for name in loaded if name.startswith("snowredis.") and not is_needed(name)] == []
     roots = {name.partition(".")[0] for name in loaded}
     assert roots & sys.stdlib_module_names <= STANDARD
@@ -73,9 +73,9 @@ def is_needed(name: str) -> bool:
 def test_a_process_that_makes_ids_loads_no_more_than_it_did() -> None:
     # test_loaded.py: a process that also renews and releases loads the same
     paths = [path for path in map(path_of, loaded_modules()) if path.suffix == ".py"]
-    lines = sum(code_lines(path.read_text("utf-8")) for path in paths)
-    assert 20 < len(paths) <= MOST_FILES
-    assert 2_000 < lines <= MOST_CODE_LINES
+    lines = [code_lines(path.read_text("utf-8")) for path in paths]
+    assert 20 < sum(map(bool, lines)) <= MOST_FILES
+    assert 2_000 < sum(lines) <= MOST_CODE_LINES
 
 
 def way_to_redis(call: Callable[[], object]) -> tuple[int, int]:

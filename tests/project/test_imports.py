@@ -57,6 +57,8 @@ MAY_IMPORT |= {
     - {"kinds", "process_generator", "readers", "servers", "signatures", "testing"},
     "__main__": {"cli"},
 }
+# packages of snowflake: each may import those before it
+SUBJECTS = ("protocol", "crash", "lease", "ids", "upkeep")
 NOT_IN_CORE = {"socket", "threading", "asyncio", "logging", "time", "redis"}
 # a Layout looks at the wall clock once, to refuse an epoch that has not begun
 EXEMPT = {("snowredis.core.layout", "time")}
@@ -168,6 +170,19 @@ def test_each_import_that_is_allowed_exists() -> None:
             inner = found.module.removeprefix("snowredis.")
             unused -= {(layer_of(name), allowed) for allowed in MAY_IMPORT[layer_of(name)] if allows(allowed, inner)}
     assert unused == set()
+
+
+def test_a_subject_of_snowflake_imports_only_those_before_it() -> None:
+    folder = ROOT / "snowredis" / "snowflake"
+    assert {path.name for path in folder.iterdir() if path.is_dir()} - {"__pycache__"} == set(SUBJECTS)
+    wrong = []
+    for path in folder.glob("*/*.py"):
+        for found in imports_of(path.read_text(), module_name(path), path.name == "__init__.py", for_types=True):
+            inner = f"{found.module}..".removeprefix("snowredis.snowflake.").partition(".")[0]
+            is_inside = found.module.startswith("snowredis.snowflake")
+            if is_inside and inner not in SUBJECTS[: SUBJECTS.index(path.parent.name) + 1]:
+                wrong.append(f"{path.name} of {path.parent.name} imports {found.module}")
+    assert wrong == []
 
 
 def arrows_of_the_diagram() -> dict[str, set[str]]:

@@ -8,8 +8,8 @@ import sys
 from scripts._docs import loaded
 from snowredis.core.layout import Layout
 from snowredis.servers.scripts import PROLOGUE
-from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import SCRIPTS
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.redis_store import SCRIPTS
 from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
 

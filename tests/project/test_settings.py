@@ -18,7 +18,7 @@ import snowredis
 from snowredis.environment import from_environment
 from snowredis.kinds.lookup import parse_kind
 from snowredis.settings import POOL_DURATIONS, PREFIX, SETTINGS, CommonSettings, Setting, check
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import memory_pool
 from snowredis.web.service import create_app
 from snowredis.web.settings import settings_from_environment

@@ -13,7 +13,7 @@ import pytest
 
 from scripts._docs.commands import commands_of as children_of
 from snowredis.cli import build_parser
-from snowredis.snowflake.open import pool_config
+from snowredis.snowflake.protocol.open import pool_config
 from snowredis.worker_pool import WorkerPool
 from tests.support import warm
 from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of, commands_of

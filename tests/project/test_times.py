@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 ROOT = Path(__file__).parents[2]
 TIME_LINE = "docs/how-to/redis-unavailable.md"

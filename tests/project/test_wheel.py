@@ -119,7 +119,7 @@ def test_the_wheel_holds_every_module_every_script_and_the_type_marker_and_nothi
     source = ROOT / "snowredis"
     scripts = list(source.rglob("*.lua"))
     wanted = {*source.rglob("*.py"), *scripts, *source.glob("web/static/*"), source / "py.typed"}
-    assert {path.parent.parent.name for path in scripts} == {"numbers", "servers", "snowflake"}
+    assert {path.parent.parent.name for path in scripts} == {"numbers", "protocol", "servers"}
     assert {path.relative_to(ROOT).as_posix() for path in wanted} - names == set()
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"snowredis"}
@@ -131,7 +131,7 @@ def test_the_source_archive_holds_what_is_needed_to_build_it_and_to_read_about_i
         names = {name.partition("/")[2] for name in archive.getnames()}
     for wanted in ("CHANGELOG.md", "docs/explanation/uniqueness.md", "examples/quickstart.py", "scripts/_build.py"):
         assert wanted in names
-    assert "snowredis/snowflake/_fastpath.c" in names
+    assert "snowredis/snowflake/ids/_fastpath.c" in names
     assert [name for name in names if name.endswith((".pyc", ".so"))] == []
     assert [name for name in names if name.startswith(("tests/", "scripts/test", ".ci"))] == []
 

@@ -28,8 +28,8 @@ from snowredis.servers.clients import (
 from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from snowredis.servers.failover import ClusterClient
 from snowredis.servers.refusals import redacted
-from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.support.servers import RedisServer
 
 SENTINEL_URL = "sentinel://app:s3cret@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=hush&client_name=web"

@@ -18,8 +18,8 @@ import redis.asyncio
 from redis.sentinel import Sentinel
 
 import snowredis
-from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.support.holder import create
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer

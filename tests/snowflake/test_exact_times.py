@@ -11,11 +11,11 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreBroken
-from snowredis.snowflake.administration import Ends
-from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.replies import Absent, Granted, LossReason, Lost, Renewed, Reply, Seen, Settling
-from tests.snowflake.lease.simulated import SimPool
+from snowredis.snowflake.protocol.administration import Ends
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.record import LeaseRecord
+from snowredis.snowflake.protocol.replies import Absent, Granted, LossReason, Lost, Renewed, Reply, Seen, Settling
+from tests.snowflake.protocol.simulated import SimPool
 
 # lead, skew and slack differ, so that none stands for another
 CONFIG = PoolConfig(

@@ -20,11 +20,12 @@ from snowredis.numbers.segments import open_generator
 from snowredis.numbers.stores import FORMAT as TAG_FORMAT
 from snowredis.numbers.stores import tag_keys
 from snowredis.signatures import FORMATS
-from snowredis.snowflake.administration import PoolAdministration
-from snowredis.snowflake.protocol import FORMAT, PoolConfig, WorkerStats, pool_keys
-from snowredis.snowflake.record import LeaseRecord
-from snowredis.snowflake.replies import Lost, Seen, Settling
-from tests.snowflake.lease.conftest import wall_ms
+from snowredis.snowflake.protocol.administration import PoolAdministration
+from snowredis.snowflake.protocol.pool_config import FORMAT, PoolConfig, pool_keys
+from snowredis.snowflake.protocol.record import LeaseRecord
+from snowredis.snowflake.protocol.replies import Lost, Seen, Settling
+from snowredis.snowflake.protocol.requests import WorkerStats
+from tests.snowflake.protocol.conftest import wall_ms
 from tests.support.formats import shape_of
 from tests.support.holder import Holder, create
 from tests.support.records import change_record

@@ -8,17 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from snowredis.snowflake.protocol import (
-    KILLED,
-    NOW,
-    ClaimRequest,
-    CreateRequest,
-    ReleaseRequest,
-    RenewRequest,
-    Store,
-    WorkerStats,
-)
-from snowredis.snowflake.replies import (
+from snowredis.snowflake.protocol.replies import (
     NO_TERMS,
     ClaimReply,
     CreateReply,
@@ -31,6 +21,16 @@ from snowredis.snowflake.replies import (
     Seen,
     Settling,
     Terms,
+)
+from snowredis.snowflake.protocol.requests import (
+    KILLED,
+    NOW,
+    ClaimRequest,
+    CreateRequest,
+    ReleaseRequest,
+    RenewRequest,
+    Store,
+    WorkerStats,
 )
 
 _R = TypeVar("_R", bound=Reply)

@@ -8,9 +8,9 @@ from typing import Any
 
 from snowredis.errors import StoreUnavailable
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.administration import Administration
-from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.protocol.administration import Administration
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.record import LeaseRecord
 from tests.lab.simulation.redis_model import RedisModel
 from tests.support.holder import create
 

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import snowredis
-from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.protocol.pool_config import pool_keys
 
 
 def new_pool(url: Any, pool: str, **options: Any) -> None:

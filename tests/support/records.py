@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from snowredis.snowflake.protocol import pool_keys
-from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.protocol.pool_config import pool_keys
+from snowredis.snowflake.protocol.record import LeaseRecord
 
 
 def record_of(client: Any, pool: str, worker: int) -> LeaseRecord:

@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 _CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
 _CLONE_PARENT = 0x8000
 # what takes long: redis-py imports asyncio, and OpenTelemetry where that is installed
-_IMPORTED = ("redis", "snowredis.connection", "snowredis.snowflake.redis_store", "snowredis.worker_pool")
+_IMPORTED = ("redis", "snowredis.connection", "snowredis.snowflake.protocol.redis_store", "snowredis.worker_pool")
 # Python 3.12 warns of every fork beside a thread; the heartbeat is one
 FORKS_WITH_THREADS = "ignore:This process:DeprecationWarning"
 # options of an interpreter that all of these processes have, or that a program cannot tell from others

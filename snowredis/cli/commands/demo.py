@@ -32,7 +32,7 @@ _SECONDS, _WORKERS = 20.0, 5
 def run(_args: argparse.Namespace, length_s: float = _SECONDS, workers: int = _WORKERS) -> int:
     """Play a demo of *length_s*, 5 or more: in a shorter one a dead worker's lease does not end in time."""
     from snowredis.embedded import find_server
-    from snowredis.snowflake.protocol import PoolConfig
+    from snowredis.snowflake.protocol.pool_config import PoolConfig
     from snowredis.worker_pool import WorkerPool
 
     began_s = time.monotonic()

@@ -27,7 +27,7 @@ from snowredis.cli.options import Command, Parser, between, natural, seconds
 from snowredis.cli.output import pairs, printable, write
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
-from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.protocol.pool_config import pool_keys
 
 if TYPE_CHECKING:
     from snowredis.worker_pool import WorkerPool
@@ -182,7 +182,7 @@ def _add_arguments(parser: Parser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from snowredis.monitor.checks import missing_identity
-    from snowredis.snowflake.open import pool_config
+    from snowredis.snowflake.protocol.open import pool_config
     from snowredis.worker_pool import WorkerPool
 
     name = f"gameday-{secrets.token_hex(4)}"

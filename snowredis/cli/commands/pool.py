@@ -37,9 +37,10 @@ def _add_create_arguments(parser: Parser) -> None:
 def _create(args: argparse.Namespace) -> None:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
-    from snowredis.snowflake.open import open_store
-    from snowredis.snowflake.protocol import CreateRequest, PoolConfig
-    from snowredis.snowflake.replies import Created, Seen
+    from snowredis.snowflake.protocol.open import open_store
+    from snowredis.snowflake.protocol.pool_config import PoolConfig
+    from snowredis.snowflake.protocol.replies import Created, Seen
+    from snowredis.snowflake.protocol.requests import CreateRequest
 
     # nothing is created or deleted at a guessed address
     required_url(args.url)
@@ -69,8 +70,8 @@ def _create(args: argparse.Namespace) -> None:
 def _check_not_emptied(args: argparse.Namespace) -> None:
     """Ask if Redis was emptied while processes live: they go on making ids, and would not be in a pool created now."""
     from snowredis.servers.runner import server_of, translated
-    from snowredis.snowflake.protocol import pool_keys
-    from snowredis.snowflake.redis_store import load
+    from snowredis.snowflake.protocol.pool_config import pool_keys
+    from snowredis.snowflake.protocol.redis_store import load
 
     with open_pool(args) as pool, contextlib.suppress(StoreRefused), translated(pool.where):
         client = server_of(pool.client, pool_keys(pool.name)[0])

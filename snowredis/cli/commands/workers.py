@@ -184,7 +184,7 @@ def _doctor(args: argparse.Namespace) -> int:
 def _fast_path() -> Condition:
     """Return which implementation makes ids; both are complete, so neither is a problem."""
     from snowredis.monitor.checks import ok
-    from snowredis.snowflake.fast_path import IMPLEMENTATION
+    from snowredis.snowflake.ids.fast_path import IMPLEMENTATION
 
     slow = "ids are made in Python, which is slower than C: a C compiler was missing when snowredis was installed, or "
     return ok("ids are made in C" if IMPLEMENTATION == "c" else f"{slow}SNOWREDIS_PURE is set").of("fast path")

@@ -28,7 +28,7 @@ from snowredis.core.values import MAX_ID
 from snowredis.environment import settings_of_process
 from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError
 from snowredis.settings import KIND, is_embedded, is_in_memory
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 # settings about the server, which ``testing`` replaces
 _OF_SERVER = ("url", "min_replicas")

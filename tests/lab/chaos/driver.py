@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from snowredis.core.presets import resolve_layout
-from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.worker_pool import WorkerPool
 from tests.lab.chaos.faults import FAULTS, Begun, Fault
 from tests.lab.chaos.proxy import Proxy

@@ -20,8 +20,8 @@ import redis
 
 from snowredis.core.layout import Layout
 from snowredis.servers.scripts import split_reply
-from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.lab.chaos.runs import read_runs, read_status
 from tests.lab.spec.log import NONCE, header
 

@@ -24,9 +24,9 @@ from typing import Any, NoReturn
 
 import snowredis
 from snowredis.process.fork import GUARD
-from snowredis.snowflake import allocator as id_allocator
-from snowredis.snowflake.lease_manager import LeaseManager
-from snowredis.snowflake.protocol import WorkerStats
+from snowredis.snowflake.ids import allocator as id_allocator
+from snowredis.snowflake.lease.requests import LeaseManager
+from snowredis.snowflake.protocol.requests import WorkerStats
 from tests.lab.chaos.runs import KINDS, Recorder, Run, runs_of
 from tests.lab.chaos.tracing import trace_calls
 

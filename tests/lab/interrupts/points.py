@@ -22,7 +22,7 @@ import snowredis
 ROOT = Path(snowredis.__file__).parent
 # the packages whose code is interrupted; the memory pool stands for a server, which is not interrupted
 ROOMS = tuple(str(ROOT / room) + "/" for room in ("core", "process", "servers", "snowflake"))
-SERVER = str(ROOT / "snowflake" / "memory_store.py")
+SERVER = str(ROOT / "snowflake" / "protocol" / "memory_store.py")
 # where Thread.start() and locks of Python are
 THREADING = "threading.py"
 _BREAKERS = ("CALL", "PRECALL", "RESUME", "JUMP_BACKWARD", "POP_JUMP_BACKWARD")

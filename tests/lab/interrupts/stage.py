@@ -21,7 +21,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.protocol.pool_config import pool_keys
 from snowredis.testing import ManualClock, memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.lab.interrupts.points import Points, stopped_in_product

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from snowredis.core.lanes import Lanes, Position
-from snowredis.snowflake.allocator import IdAllocator
-from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import NO_STATS, RenewRequest, WorkerStats
+from snowredis.snowflake.ids.allocator import IdAllocator
+from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.protocol.requests import NO_STATS, RenewRequest, WorkerStats
 from tests.lab.simulation.rules import RULES, ForgetfulKeeper, Rule, SharedMachines, UnopenedKeeper, apply
 from tests.lab.simulation.schedule import Result, Simulation
 from tests.lab.simulation.stand_ins import SimKeeper, SimSlot, SimStore

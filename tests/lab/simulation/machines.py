@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 from snowredis.errors import SnowredisError
 from snowredis.process.names import GONE, ProcessName, ProcessStatus, has_ended
 from snowredis.servers.scripts import Script
-from snowredis.snowflake import sweep
-from snowredis.snowflake.crash_record import HEADER_BYTES, PAGE_BYTES, TEXT_BYTES, CrashRecord, Credentials
-from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import PoolConfig, ReleaseRequest, Store
-from snowredis.snowflake.record_files import FileName
-from snowredis.snowflake.replies import Granted
-from snowredis.snowflake.sweep import RecordAccess
+from snowredis.snowflake.crash import sweep
+from snowredis.snowflake.crash.files import FileName
+from snowredis.snowflake.crash.record import HEADER_BYTES, PAGE_BYTES, TEXT_BYTES, CrashRecord, Credentials
+from snowredis.snowflake.crash.sweep import RecordAccess
+from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.replies import Granted
+from snowredis.snowflake.protocol.requests import ReleaseRequest, Store
 from tests.lab.simulation.stand_ins import Host, SimStore
 
 if TYPE_CHECKING:

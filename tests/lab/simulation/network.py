@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.lab.simulation.stand_ins import Host
     from tests.lab.simulation.tracing import Tracer
 
-# snowredis.snowflake.redis_store.SOCKET_TIMEOUT_S
+# snowredis.snowflake.protocol.redis_store.SOCKET_TIMEOUT_S
 TIMEOUT_US = 1_000_000
 # a round trip in a data centre, one way
 LATENCY_US = (50, 800)

@@ -12,7 +12,7 @@ from typing import Any
 
 from snowredis.errors import PoolExhausted, StoreUnavailable
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.lab.simulation.checker import Checker, Emission
 from tests.lab.simulation.process import Process
 from tests.lab.simulation.schedule import Result, Simulation

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from snowredis.errors import LayoutMismatch, SnowredisError, StoreRefused
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.administration import Administration, Ends
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
-from snowredis.snowflake.replies import Reply, Seen
+from snowredis.snowflake.protocol.administration import Administration, Ends
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.replies import Reply, Seen
+from snowredis.snowflake.protocol.requests import ClaimRequest
 from tests.lab.simulation.process import Process
 from tests.support.holder import create
 

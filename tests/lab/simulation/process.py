@@ -18,11 +18,12 @@ from snowredis.core.lanes import SEALED
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import EXIT
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.context import WeakGenerator
-from snowredis.snowflake.crash_record import NO_RECORD, CrashRecord
+from snowredis.snowflake.crash.record import NO_RECORD, CrashRecord
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.protocol import PoolConfig, Store
-from snowredis.snowflake.replies import LossReason
+from snowredis.snowflake.lease.context import WeakGenerator
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.replies import LossReason
+from snowredis.snowflake.protocol.requests import Store
 from tests.lab.simulation.base import SimulatedProcess
 from tests.lab.simulation.checker import Claim, Reservation
 from tests.lab.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
@@ -187,7 +188,7 @@ class Process(SimulatedProcess):
             delay_s = self.generator._beat()
 
     def _first_beat_s(self) -> float:
-        return self.generator._context.pace.beat_in_s()
+        return self.generator._lifecycle.pace.beat_in_s()
 
     def begin_call(self) -> None:
         claims = [claim for claim in self.claims if all(claim is not each for each in self.refused_claims)]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from snowredis.errors import SnowredisError
-from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.protocol.pool_config import pool_keys
 from tests.lab.simulation.pool_faults import AtTheServer
 from tests.lab.simulation.redis_model import CONSTANT, SHOWN, RedisModel
 from tests.support.holder import create

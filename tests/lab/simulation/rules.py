@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from snowredis.process.names import ProcessName
-from snowredis.snowflake.allocator import IdAllocator
-from snowredis.snowflake.context import PoolView
-from snowredis.snowflake.crash_record import CrashRecord, Credentials, read_page
-from snowredis.snowflake.lease import Claimed, HeldLease
-from snowredis.snowflake.lifecycle import LeaseLifecycle
-from snowredis.snowflake.protocol import NO_STATS, WorkerStats
+from snowredis.snowflake.crash.record import CrashRecord, Credentials, read_page
+from snowredis.snowflake.ids.allocator import IdAllocator
+from snowredis.snowflake.lease.values import Claimed, HeldLease
+from snowredis.snowflake.lease.view import PoolView
+from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
+from snowredis.snowflake.upkeep.lifecycle import LeaseLifecycle
 from tests.lab.simulation.machines import Machines, Page
 from tests.lab.simulation.process import Process
 from tests.lab.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot, SimStore

@@ -19,8 +19,8 @@ from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.process.names import ProcessName
-from snowredis.snowflake.protocol import PoolConfig, pool_keys
-from snowredis.snowflake.record import LeaseRecord
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.record import LeaseRecord
 from tests.lab.simulation.base import Schedule
 from tests.lab.simulation.bytecodes import Bytecodes
 from tests.lab.simulation.checker import Checker

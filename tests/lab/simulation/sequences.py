@@ -16,7 +16,7 @@ from tests.lab.simulation.redis_model import RedisModel
 from tests.support.holder import create
 
 if TYPE_CHECKING:
-    from snowredis.snowflake.protocol import PoolConfig
+    from snowredis.snowflake.protocol.pool_config import PoolConfig
     from tests.lab.simulation.process import Process
     from tests.lab.simulation.schedule import Simulation
 

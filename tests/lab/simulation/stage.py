@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from snowredis.core.lanes import ClockRules
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.lab.simulation.machines import Machines
 from tests.lab.simulation.process import Process
 from tests.lab.simulation.redis_model import RedisModel

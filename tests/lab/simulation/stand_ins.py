@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
 from snowredis.servers.scripts import Script
-from snowredis.snowflake.administration import Administration
-from snowredis.snowflake.context import PoolView
-from snowredis.snowflake.crash_record import NO_RECORD, CrashRecord, Credentials
-from snowredis.snowflake.lease import HeldLease, LeaseSlot
-from snowredis.snowflake.lease_manager import LeaseManager
-from snowredis.snowflake.protocol import NO_STATS, PoolConfig, WorkerStats
+from snowredis.snowflake.crash.record import NO_RECORD, CrashRecord, Credentials
+from snowredis.snowflake.lease.requests import LeaseManager
+from snowredis.snowflake.lease.slot import LeaseSlot
+from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.lease.view import PoolView
+from snowredis.snowflake.protocol.administration import Administration
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
 from tests.lab.simulation.world import START_US
 
 if TYPE_CHECKING:

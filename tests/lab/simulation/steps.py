@@ -13,11 +13,11 @@ from typing import Any
 from unittest import mock
 
 from snowredis.errors import ServerUnidentified
-from snowredis.snowflake import crash_record
-from snowredis.snowflake.administration import Ends
-from snowredis.snowflake.crash_record import CrashRecord
-from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.record_files import FileName
+from snowredis.snowflake.crash import record as crash_record
+from snowredis.snowflake.crash.files import FileName
+from snowredis.snowflake.crash.record import CrashRecord
+from snowredis.snowflake.protocol.administration import Ends
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.lab.simulation.machines import Machines, Page
 from tests.lab.simulation.pool_faults import AtTheServer
 from tests.lab.simulation.process import Process

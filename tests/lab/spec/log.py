@@ -28,7 +28,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from snowredis.snowflake.protocol import WANTS_LANE, PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.requests import WANTS_LANE
 
 # how many arguments all scripts have; which are the nonce, what the caller saw of the pool, and its clock
 COMMON, NONCE, SEEN, CALLER_MS = 4, 1, 2, 3

@@ -10,8 +10,8 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
-from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import REQUESTS
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.redis_store import REQUESTS
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.lab.interrupts.points import stop_watching

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.snowflake.protocol import WorkerStats
+from snowredis.snowflake.protocol.requests import WorkerStats
 from snowredis.testing import ManualClock, MemoryPool
 
 

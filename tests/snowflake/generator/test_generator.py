@@ -26,10 +26,12 @@ from snowredis.process.clock import SystemClock
 from snowredis.process.fork import ForkGuard
 from snowredis.settings import SequenceStart
 from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
-from snowredis.snowflake.lease import HeldLease, LeaseSlot
-from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, Request, WorkerStats
-from snowredis.snowflake.replies import ClaimReply
+from snowredis.snowflake.lease.slot import LeaseSlot
+from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.protocol.memory_store import MemoryStore
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.replies import ClaimReply
+from snowredis.snowflake.protocol.requests import ClaimRequest, Request, WorkerStats
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.snowflake.generator.conftest import make_pool, requests_to
 from tests.support import warm

@@ -20,8 +20,9 @@ from snowredis.errors import ClockSkewed, GeneratorClosed, StoreUnavailable
 from snowredis.process.clock import StepClock
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys
+from snowredis.snowflake.protocol.memory_store import MemoryStore
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.requests import ClaimRequest, ReleaseRequest, RenewRequest
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool
 from tests.lab.interrupts.points import Points

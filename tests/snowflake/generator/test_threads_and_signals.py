@@ -19,10 +19,10 @@ from snowredis.errors import StoreUnavailable
 from snowredis.process.coroutines import in_background
 from snowredis.process.exit import EXIT, ExitHook
 from snowredis.process.fork import ForkGuard
-from snowredis.snowflake import pure_path
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.lease_manager import Conversation
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.ids import pure_path
+from snowredis.snowflake.lease.conversation import Conversation
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.pools import new_pool
 from tests.support.programs import run, start

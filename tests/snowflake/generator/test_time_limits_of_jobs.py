@@ -14,9 +14,10 @@ import pytest
 import snowredis
 from snowredis.errors import StoreUnavailable
 from snowredis.process.threads import is_interruption
+from snowredis.snowflake.crash.sweep import DeadProcesses
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.protocol import PoolConfig, ReleaseRequest
-from snowredis.snowflake.sweep import DeadProcesses
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.requests import ReleaseRequest
 from snowredis.testing import ManualClock, MemoryPool
 
 

@@ -1,0 +1,348 @@
+"""Release, or take over, the leases that dead processes left in files of crash records.
+
+A process looks at the records of its siblings and of its children: after a claim, after a heartbeat, and when the pool
+is full, it releases what the dead left. If it starts while Redis is away, it takes a lease of a sibling over. One
+process at a time has a file: that which renamed it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol, TypeVar
+
+from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.process.clock import now_ms
+from snowredis.process.exit import End
+from snowredis.process.log import log
+from snowredis.process.names import ProcessName, ProcessStatus, has_ended, own_name
+from snowredis.process.threads import is_interruption
+from snowredis.snowflake.crash.files import Directory, FileName, RecordsOff, find_directory, find_place
+from snowredis.snowflake.crash.record import PAGE_BYTES, Credentials, read_page
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.replies import Granted, Released, Seen
+from snowredis.snowflake.protocol.requests import KILLED, NOW, WANTS_LANE, ClaimRequest, ReleaseRequest, Store
+
+# it leaves the program's own random numbers alone, and forked children do not share its state
+RANDOM = random.SystemRandom()
+# a file of a family that nobody asks for any more is removed after this time, once its process has ended, and its
+# reservations have
+UNUSED_S = 3600.0
+# the same for a process in another container, whose end cannot be seen here: its heartbeats set the time of its file
+UNKNOWN_S = 24 * 3600.0
+# the same for a process that ended while its claim had no reply, in an outage
+UNANSWERED_S = 60.0
+# one look in so many removes such files, too, in this many directories
+CLEAN_ONE_IN, MOST_CLEANED = 500, 100
+# files that one look reads, if there are more: each takes some 10 us
+MOST_LOOKED_AT = 100
+
+
+T = TypeVar("T")
+
+
+class Files(Protocol):
+    """The directory of a family's records: files.Directory, or a simulated one."""
+
+    def names(self) -> list[str]: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def read(self, name: str) -> bytes: ...
+    def inode(self, name: str) -> str: ...
+    def age_s(self, name: str) -> float: ...
+    def remove(self, name: str) -> None: ...
+
+
+class RecordAccess(NamedTuple):
+    """Access of one process to crash records.
+
+    Attributes:
+        siblings, children: the records of processes with the same parent, and of those that this process started.
+        own: the process that reads them.
+        read_status: the argument *read* of has_ended().
+    """
+
+    siblings: Files
+    children: Files
+    own: ProcessName
+    read_status: Callable[[int], ProcessStatus | None] | None = None
+
+
+def own_access(store: Store) -> RecordAccess | None:
+    """Return the access of this process; None if there are no records here."""
+    try:
+        place = find_place()
+    except RecordsOff:
+        return None
+    siblings, children = (Directory(place.family(store, each)) for each in (place.parent, place.own))
+    return RecordAccess(siblings, children, place.own)
+
+
+# a file of a record, where it is
+Found = tuple[Files, FileName]
+
+
+class DeadProcesses:
+    """Looks for leases that dead processes left, at the cost of a few system calls. Does not talk to Redis."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # for this process and the constants of the pool, which may lack its number at first
+        self._key: tuple[int, PoolConfig] | None = None
+        self._access: RecordAccess | None = None
+        # the number of the file that is looked at next; each process begins at another one
+        self._next = RANDOM.randrange(MOST_LOOKED_AT)
+
+    def release(self, most: int, talk: Callable[..., int], *, only_next: bool = False) -> int:
+        """Release leases that dead processes left, *most* at most.
+
+        Never raises, except for what interrupts this thread.
+
+        Args:
+            talk: calls a function that talks to the store, with its arguments.
+            only_next: look at one neighbor, each time at another one, and at the others only if that one is dead. So a
+                heartbeat costs the same however many neighbors there are.
+
+        Returns:
+            how many worker ids are available again.
+        """
+        try:
+            access = self._own_access()
+            if access is None or not self._sees_death(access, only_next=only_next):
+                return 0
+            return talk(sweep, self._store, most, access)
+        except SnowredisError:
+            return 0
+        except Exception as error:
+            if is_interruption(error):
+                raise
+            log.exception("pool %s: could not look for leases of dead processes", self._store.config.name)
+            return 0
+
+    def _own_access(self) -> RecordAccess | None:
+        """Return the access of this process, which takes some time to find, as far as it has been found."""
+        key = os.getpid(), self._store.config
+        if self._access is None or self._key != key:
+            self._access, self._key = own_access(self._store) if self._store.locator else None, key
+        return self._access
+
+    def _sees_death(self, access: RecordAccess, *, only_next: bool) -> bool:
+        """Return whether sweep() has something to do. Now and then, removes files that nobody asks for any more."""
+        if time.time_ns() // 1000 % CLEAN_ONE_IN == 0:
+            remove_unused(access.own)
+        found = [*_files(access.siblings), *_files(access.children)]
+        if only_next and found:
+            self._next += 1
+            found = [found[self._next % len(found)]]
+        return any(_dead(access, found))
+
+    def take_over(self, accept: Callable[[Credentials], T | None], record: Callable[[T], T]) -> T | None:
+        """Take over the lease of a dead process. See take_over()."""
+        access = self._own_access()
+        return None if access is None else take_over(access, accept, record)
+
+    def disown(self) -> None:
+        """Let no process take their leases over. See disown()."""
+        if self._store.locator:
+            disown()
+
+
+def sweep(store: Store, most: int, access: RecordAccess) -> int:
+    """Release leases of *store* that dead processes left, *most* at most; return how many were released.
+
+    Blocks:
+        for one round trip to Redis each, two for a claim without a reply.
+
+    Raises:
+        StoreUnavailable: Redis did not reply; the files stay, and somebody tries again.
+    """
+    released = 0
+    for files, name in _dead(access, [*_files(access.siblings), *_files(access.children)]):
+        if released >= most:
+            break
+        released += _release_one(store, access.own, files, name)
+    return released
+
+
+def remove_unused(own: ProcessName) -> None:
+    """Remove files of families that nobody asks for any more."""
+    families = _families()
+    for files, namespace in RANDOM.sample(families, min(len(families), MOST_CLEANED)):
+        known = namespace == own.namespace
+        for text, name in _named(files, namespace):
+            with contextlib.suppress(OSError):
+                if files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
+                    not known or (has_ended(name.process, own) and not _lasts(files, text))
+                ):
+                    files.remove(text)
+        files.remove_if_empty()
+
+
+def _families() -> list[tuple[Directory, str]]:
+    """Return the directories of all families, with their namespaces of pids."""
+    with contextlib.suppress(RecordsOff, OSError):
+        top = find_directory()
+        return [(Directory(os.path.join(top, each)), each.partition(".")[2]) for each in os.listdir(top)]
+    return []
+
+
+def _lasts(files: Files, text: str) -> bool:
+    """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
+    found = _read(files, text)
+    return found is not None and max(found.terms.until_ms, found.terms.outage_until_ms or 0) > now_ms()
+
+
+def _read(files: Files, text: str) -> Credentials | None:
+    """Return the credentials in a file; None if there are none, or it is damaged or a copy. Raises OSError."""
+    page = files.read(text)
+    try:
+        found = read_page(page) if len(page) == PAGE_BYTES else None
+        return found if found is not None and found.inode == files.inode(text) else None
+    except (ValueError, LookupError, TypeError) as error:
+        log.warning("a crash record is damaged, so its lease ends by its ttl: %s", error)
+        return None
+
+
+def _files(files: Files) -> list[tuple[Files, str]]:
+    """Return the files of a family, with their directory."""
+    with contextlib.suppress(OSError):
+        return [(files, text) for text in files.names()]
+    return []
+
+
+def _named(files: Files, namespace: str) -> Iterator[tuple[str, FileName]]:
+    """Iterate over the files of a family that are crash records, of processes in *namespace*."""
+    for _, text in _files(files):
+        name = FileName.parse(text, namespace)
+        if name is not None:
+            yield text, name
+
+
+def _dead(access: RecordAccess, found: list[tuple[Files, str]]) -> Iterator[Found]:
+    """Iterate over files of processes that have ended, unless a process that runs is releasing their leases."""
+    own, read_status = access.own, access.read_status
+    for files, text in found if len(found) <= MOST_LOOKED_AT else RANDOM.sample(found, MOST_LOOKED_AT):
+        name = FileName.parse(text, own.namespace)
+        if name is None or not has_ended(name.process, own, read_status):
+            continue
+        if name.taker is None or has_ended(name.taker, own, read_status):
+            yield files, name
+
+
+def _release_one(store: Store, own: ProcessName, files: Files, name: FileName) -> bool:
+    """Release one lease; return whether it was still leased."""
+    taken = str(name._replace(taker=own))
+    try:
+        # the process that renames the file has it
+        files.rename(str(name), taken)
+        credentials = _read(files, taken)
+    except OSError:
+        return False
+    worker = None
+    try:
+        if credentials and name.process._replace(image=own.image) == own:
+            # an exec: this process goes on as another program
+            credentials = credentials._replace(end=End.EXIT)
+        worker = release_dead(store, credentials) if credentials else None
+    except StoreUnavailable:
+        # it may have been released. Nothing of it goes back then, so a process may still take the outage lane over
+        with contextlib.suppress(OSError):
+            files.rename(taken, str(name._replace(taker=None)))
+        raise
+    except (SnowredisError, ValueError, LookupError, TypeError) as error:
+        log.warning("could not release the lease of a dead process, so it ends by its ttl: %s", error)
+    with contextlib.suppress(OSError):
+        files.remove(taken)
+    if worker is not None:
+        log.info("pool %s: released worker id %d of a dead process", store.config.name, worker)
+    return worker is not None
+
+
+def release_dead(store: Store, credentials: Credentials) -> int | None:
+    """Release the lease of a process that has ended, in one attempt: all that was reserved counts as used.
+
+    Blocks:
+        for one round trip to Redis, two for a claim without a reply.
+
+    Returns:
+        the worker id, or None if it was not leased any more.
+
+    Raises:
+        StoreUnavailable: Redis did not reply; call again.
+    """
+    began_ms, token, terms, pending, owner = now_ms(), *credentials[:4]
+    opened = KILLED if credentials.end == End.KILLED else ""
+    if not terms.lanes_ms:
+        # ended before the reply came: the same claim again has the same result. It made no ids, so nothing died
+        reply = store.ask(ClaimRequest(Seen(), began_ms, token, owner, options=WANTS_LANE + NOW))
+        if not isinstance(reply, Granted):
+            return None
+        terms, pending, opened = reply.terms, "", "0" * len(reply.terms.lanes_ms)
+    request = ReleaseRequest(Seen(), began_ms, token, terms, pending, opened, credentials.stats)
+    return terms.worker if isinstance(store.ask(request), Released) else None
+
+
+def take_over(access: RecordAccess, accept: Callable[[Credentials], T | None], record: Callable[[T], T]) -> T | None:
+    """Take over the lease of a dead sibling, from which no release was ever sent. Does not talk to Redis.
+
+    Args:
+        accept: returns what is made of the credentials in a crash record; None if this lease is of no use.
+        record: records that as a lease of this process, before any id is made.
+
+    Returns:
+        the result of *record*; None if there is no such lease.
+    """
+    for files, name in _dead(access, _files(access.siblings)):
+        if name.taker is not None or (taken := _take(access.own, files, name, accept)) is None:
+            continue
+        # removed before the new record is written: a process that is killed here leaves no file. With two files, one
+        # process could take the lease over by the newer file while another one releases it by the older file
+        try:
+            files.remove(str(name._replace(taker=access.own)))
+        except FileNotFoundError:
+            pass
+        except OSError:
+            continue
+        return record(taken)
+    return None
+
+
+def _take(own: ProcessName, files: Files, name: FileName, accept: Callable[[Credentials], T | None]) -> T | None:
+    """Return what *accept* makes of the record *name*, which this process has then; None if it has it not.
+
+    There is no way back after the rename: this may run in a child that was forked in the middle of it, too.
+    """
+    taken = str(name._replace(taker=own))
+    try:
+        credentials = _read(files, str(name))
+        if not (credentials and credentials.terms.lanes_ms) and files.age_s(str(name)) > UNANSWERED_S:
+            # a claim while Redis hung: there may be many, and nothing to release any more
+            files.remove(str(name))
+        if not _usable(credentials, accept):
+            return None
+        files.rename(str(name), taken)
+        return _usable(_read(files, taken), accept)
+    except OSError:
+        return None
+
+
+def _usable(credentials: Credentials | None, accept: Callable[[Credentials], T | None]) -> T | None:
+    return accept(credentials) if credentials and credentials.terms.lanes_ms and not credentials.released else None
+
+
+def disown() -> None:
+    """Remove the records of processes that have ended, of all families: this machine is about to be copied.
+
+    Else a process in each copy could take such a lease over: neither the clocks of a copy nor its boot id have to show
+    that the machine was stopped. Records of processes in other containers cannot be judged here, and stay.
+    """
+    own = own_name()
+    if own is None:
+        return
+    for files, namespace in _families():
+        for text, name in _named(files, namespace):
+            if has_ended(name.process, own):
+                with contextlib.suppress(OSError):
+                    files.remove(text)

@@ -1,0 +1,1 @@
+"""Ids of a held lease: which ticks may be used, and the fast path that uses them."""

@@ -1,0 +1,465 @@
+"""Make the ids of a held lease: decide which ticks the fast path may use, publish them, seal them.
+
+Knows no store and never waits: where something has to be done first, advance() returns what. It runs when the fast
+path (fast_path.py) cannot go on by itself: it asks core.lanes what comes next, and publishes a new range of ticks only
+if the range and tick that it started from are still current, in one step with that test. So a range is discarded if
+anything was opened, published or sealed (close, fork, lost lease) while it was computed. What publishes or seals
+also exhausts the ids before, which reaches a thread, or a frame below a signal handler, that is taking one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+from snowredis.core.lanes import (
+    SEALED,
+    Decision,
+    Lanes,
+    NotOpen,
+    Position,
+    RaiseClockBack,
+    RenewLease,
+    TickRange,
+    UseTick,
+    Wait,
+    decide,
+    first_sequence,
+)
+from snowredis.errors import ConfigError, LayoutError
+from snowredis.process.threads import NotAcquired, locked
+from snowredis.settings import check
+from snowredis.snowflake.ids.fast_path import FastPath
+from snowredis.snowflake.lease.context import Context
+from snowredis.snowflake.lease.requests import LeaseManager
+from snowredis.snowflake.lease.values import HeldLease
+
+# outage lanes that are remembered: of the lease, of the one that was lost before, and one to spare
+MOST_OUTAGES = 3
+# with longer ticks, a service that had used the end of a tick would wait for too long
+MAX_SPREAD_TICK_MS = 10
+# the last time that the fast path can compute with, ns since 1970: in the year 2262
+LAST_NS = (1 << 63) - 1
+
+
+class State(NamedTuple):
+    """The allocator's data of a range of ticks.
+
+    Attributes:
+        serial: of the lease that *lanes* belong to; serials only grow.
+        lanes: up to which tick the lease's lanes were used before the range, without its outage lane.
+        lane: the lane of the range.
+        first_sequence: of its first tick.
+        made: about how many ids this generator had made before the range.
+        outage: serial of the lease whose outage lane the range is of; 0 for other lanes.
+        outages: outage lanes that were used before the range: (serial of the lease, first unused tick).
+        last: the last tick that was used before the range, of any lane; -1 if there was none.
+    """
+
+    serial: int
+    lanes: Lanes
+    lane: int = 0
+    first_sequence: int = 0
+    made: int = 0
+    outage: int = 0
+    outages: tuple[tuple[int, int], ...] = ()
+    last: int = -1
+
+
+NO_STATE = State(0, Lanes((), ()))
+
+
+class OpenLane(NamedTuple):
+    """The outage lane in which ids may be made: that of the lease with *serial*, up to the tick *until*."""
+
+    serial: int
+    until: int
+
+
+NO_LANE = OpenLane(0, 0)
+
+
+class NoLease(NamedTuple):
+    """Decision: claim a worker id first."""
+
+
+class LaneChange(NamedTuple):
+    """The clock went back by *behind_ms*, so an id was made on another lane."""
+
+    behind_ms: float
+
+
+class Choice(NamedTuple):
+    """A decision, and the range that follows if it is to use a tick.
+
+    Attributes:
+        lease: whose ticks they are; None if there is none.
+        serial, lanes, outage: as in State.
+        until: the end of what may be published of an outage lane, a tick.
+    """
+
+    lease: HeldLease | None
+    serial: int
+    lanes: Lanes
+    decision: Decision | NoLease
+    outage: int = 0
+    until: int = 0
+
+
+# an id and None; or 0, and what has to be done first (None: nothing, since only a lease was asked for)
+Step = tuple[int, Decision | NoLease | None]
+
+
+class IdAllocator:
+    """Publish ranges of ticks of the lease that *leases* holds, on a generator.
+
+    Attributes:
+        generator: on which ranges are published; a weak reference.
+
+    Args:
+        sequence_start: where the sequence of a tick begins: "spread", "zero", "random", or "continue".
+        sequence_start_bound: it begins below this number, 1 to the ids of one tick; None: an eighth of those.
+    """
+
+    def __init__(
+        self, context: Context, leases: LeaseManager, sequence_start: str, sequence_start_bound: int | None
+    ) -> None:
+        check("sequence_start", sequence_start)
+        sequences = context.config.layout.sequences
+        # an eighth: enough to spread ids over shards, and 7/8 of the ceiling is left in the worst tick
+        bound = max(1, sequences // 8) if sequence_start_bound is None else sequence_start_bound
+        if not 1 <= bound <= sequences:
+            raise ConfigError(f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)")
+        self._sequence_start, self._sequence_bound = sequence_start, bound
+        layout = context.config.layout
+        # with worker_last, the low bits are those of the worker
+        short = layout.tick_ms <= MAX_SPREAD_TICK_MS and layout.sequence_bits < 32 and not layout.worker_last
+        self._spread = sequences - 1 if sequence_start == "spread" and short else 0
+        self._context, self._clock = context, context.clock
+        self.generator = cast(FastPath, context.weak_generator)
+        self._config, self._leases, self._layout = context.config, leases, context.config.layout
+        # the only place that says which outage lane is open; the lease may be gone meanwhile
+        self._open_lane = NO_LANE
+        # the only lane of an outage cannot be changed for another one
+        rules = context.rules
+        self._outage_rules = replace(rules, policy="wait") if rules.policy == "backup" else rules
+        self._sealed = TickRange(
+            first_id=SEALED,
+            early_ns=0,
+            limit_ns=0,
+            epoch_ms=self._layout.epoch_ms,
+            tick_ms=self._layout.tick_ms,
+            low=0,
+            sequence_mask=(sequences - 1) * self._layout.sequence_step,
+            timestamp_shift=self._layout.timestamp_shift,
+            sequence_shift=self._layout.sequence_shift,
+            spread=self._spread,
+            salt=0,
+            is_reset=b"",
+            clock=context.clock,
+            state=NO_STATE,
+        )
+        self.generator._supersede(None, SEALED, self._sealed)
+
+    @property
+    def outage_serial(self) -> int:
+        """Serial of the lease whose outage lane is open; 0 if none is."""
+        return self._open_lane.serial
+
+    @property
+    def usage(self) -> tuple[int, int]:
+        """Return (ids_made, namespace of the last ids)."""
+        position = self.generator._position
+        state: State = position[0].state
+        is_sealed = not state.outage and position[1] == SEALED
+        return position[2], state.lanes.current if is_sealed else state.lane
+
+    @property
+    def in_outage_lane(self) -> bool:
+        """True if the last id was made in an outage lane, and the next one would be: its end has not come."""
+        state: State = self.generator._position[0].state
+        opened = self._opened_lease() if state.outage > 0 else None
+        return opened is not None and self._context.now_ms() < opened.lease.outage_until_ms
+
+    @property
+    def ids_made(self) -> int:
+        """About how many ids this generator made so far: unused ids of a sealed tick may count."""
+        return self.generator._position[2]
+
+    def _tick(self, position: Position) -> int:
+        """Return the tick that was opened last; SEALED if the range is sealed."""
+        _, last_id, _ = position
+        return SEALED if last_id == SEALED else last_id >> self._layout.timestamp_shift
+
+    def _lanes(self, position: Position) -> Lanes:
+        state: State = position[0].state
+        tick = self._tick(position)
+        return state.lanes if tick == SEALED or state.outage else state.lanes.using(state.lane, tick)
+
+    def _outages(self, position: Position) -> tuple[tuple[int, int], ...]:
+        """Return the outage lanes that were used, as State.outages, the newest first."""
+        state: State = position[0].state
+        tick = self._tick(position)
+        if tick == SEALED or not state.outage:
+            return state.outages
+        others = [pair for pair in state.outages if pair[0] != state.outage]
+        return ((state.outage, tick + 1), *others[:MOST_OUTAGES])
+
+    def _last_tick(self, position: Position) -> int:
+        """Return the last tick that was used, of any lane; -1 if there was none."""
+        state: State = position[0].state
+        tick = self._tick(position)
+        return state.last if tick == SEALED else tick
+
+    def advance(self, *, only_claim: bool, blocking: bool = True) -> Step:
+        """Take an id of the current tick or of a later one, or return what has to be done first.
+
+        Args:
+            only_claim: take no id; only make sure that there is a lease whose lanes are open.
+            blocking: if false, return ``NoLease()`` if another thread holds the generator's lock.
+
+        Blocks:
+            for the generator's lock, which nobody holds while waiting, except to detach a lease.
+
+        Raises:
+            LayoutError: the clock is before the layout's epoch or after its end.
+        """
+        timeout_s = -1 if blocking else 0
+        try:
+            an_id, decision = locked(self.generator._lock, self._advance, only_claim, timeout_s=timeout_s)
+        except NotAcquired:
+            return 0, NoLease()
+        if isinstance(decision, LaneChange):
+            # logged without the lock: a logging handler may be busy in a thread that waits for this lock
+            self._context.clock_backs.note(decision.behind_ms, "namespace", self.ids_made)
+            return an_id, None
+        return an_id, decision
+
+    def open_outage_lane(self, lease: HeldLease, for_ms: int) -> bool:
+        """Let ids be made in the outage lane of *lease* for a time, and for one tick at least.
+
+        The caller holds the generator's lock.
+
+        Returns:
+            whether ids can be made there.
+        """
+        layout, position, now_ns = self._layout, self.generator._position, self._clock.time_ns()
+        later = layout.tick_at(now_ns // 1_000_000 + for_ms)
+        until = min(max(later, self._outage_first(position, lease)) + 1, lease.lease.outage_until)
+        now_ms = (now_ns - layout.epoch_ms * 1_000_000) // 1000 / 1000
+        decision = self._decide_outage(position, lease, now_ms, until)
+        is_usable = isinstance(decision, UseTick | Wait | RaiseClockBack)
+        if is_usable:
+            # step 5, own: this has to be known before an id is made
+            self._leases.slot.record.note_outage_use(layout.ms_at(until))
+            self._open_lane = OpenLane(lease.serial, until)
+        return is_usable
+
+    def close_outage_lane(self) -> None:
+        """Let no more ids be made in an outage lane. The caller holds the generator's lock."""
+        self._open_lane = NO_LANE
+        state: State = self.generator._position[0].state
+        if state.outage:
+            self.seal()
+
+    def _opened_lease(self) -> HeldLease | None:
+        """Return the lease whose outage lane is open, if it is still there."""
+        serial, leases = self.outage_serial, (self._leases.held, self._leases.slot.lost_lease)
+        return next((each for each in leases if each and each.serial == serial), None)
+
+    def _advance(self, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
+        # read before the lease: detaching that seals next, and then this is not current any more
+        position = self.generator._position
+        state: State = position[0].state
+        held, outage = self._leases.held, self._opened_lease()
+        if held is None and outage is None:
+            self.seal()
+            return 0, NoLease()
+        leased = outage if state.outage else held
+        is_current = leased is not None and leased.serial == (state.outage or state.serial)
+        if is_current and not only_claim and (an_id := self.generator._id_now()):
+            # another thread published meanwhile, or a wait is over
+            return an_id, None
+        layout = self._layout
+        now_ns, now_ms = self._read_clock()
+        choice = self._choose(position, held, outage, now_ms)
+        decision, lanes, lease = choice.decision, choice.lanes, choice.lease
+        if lease is not None and isinstance(decision, UseTick) and not only_claim:
+            an_id = self._publish(position, lease, choice, decision, now_ns)
+            if not an_id:
+                # another thread or a signal handler published meanwhile: decide again
+                return 0, Wait(0, clock_back=False)
+            if choice.outage or state.serial != choice.serial or lanes.current == decision.lane:
+                return an_id, None
+            behind_ms = layout.ms_at(lanes.opens[lanes.current] - 1) - now_ns // 1_000_000
+            return an_id, LaneChange(behind_ms)
+        if only_claim and isinstance(decision, UseTick | Wait):
+            return 0, None
+        return 0, decision
+
+    def _read_clock(self) -> tuple[int, float]:
+        """Return the clock's time, ns since 1970 and ms since the layout's epoch. Raises LayoutError."""
+        layout, now_ns = self._layout, self._clock.time_ns()
+        # whole microseconds: a float of the time in ns may be rounded up into the next tick
+        now_ms = (now_ns - layout.epoch_ms * 1_000_000) // 1000 / 1000
+        if now_ms < 0 or now_ns > LAST_NS - layout.tick_ms * 1_000_000:
+            raise LayoutError(
+                f"the clock of this host shows a time {-now_ms:.0f} ms before the layout's epoch; no id was made. "
+                "Set the clock, or choose a layout with an earlier epoch."
+                if now_ms < 0
+                else "the clock of this host shows a time after the year 2261; no id was made. Set the clock."
+            )
+        return now_ns, now_ms
+
+    def _choose(self, position: Position, held: HeldLease | None, outage: HeldLease | None, now_ms: float) -> Choice:
+        """Choose a lane of the lease *held*; else the outage lane of *outage*, which may be the same lease."""
+        state: State = position[0].state
+        serial, lanes = state.serial, self._lanes(position)
+        decision: Decision | NoLease = NoLease()
+        if held is not None:
+            if serial != held.serial:
+                serial, lanes = held.serial, Lanes.fresh(held.lease.opens[: self._config.ordinary_lanes])
+            if state.outage and (last := self._last_tick(position)) < held.lease.until:
+                # if the clock was very far ahead in the outage, these lanes could not follow, and stay as they are
+                lanes = lanes.after(last)
+            rules = self._context.rules
+            decision = decide(lanes, now_ms, held.lease.until, self._layout.tick_ms, rules)
+        if outage is not None and isinstance(decision, NoLease | NotOpen | RenewLease):
+            until = min(self._open_lane.until, outage.lease.outage_until)
+            instead = self._decide_outage(position, outage, now_ms, until)
+            if isinstance(instead, UseTick | Wait | RaiseClockBack):
+                if isinstance(decision, NotOpen):
+                    until = min(until, *lanes.opens)
+                if outage.serial != serial:
+                    # a tick of a lease that was lost: what is known of the present one stays as it is
+                    serial, lanes = state.serial, self._lanes(position)
+                return Choice(outage, serial, lanes, instead, outage.serial, until)
+        return Choice(held, serial, lanes, decision)
+
+    def _decide_outage(self, position: Position, lease: HeldLease, now_ms: float, until: int) -> Decision:
+        """Decide for the outage lane of *lease*, whose ids are later than all before."""
+        begins, first = self._outage_begins(lease), self._outage_first(position, lease)
+        if first >= until:
+            return RenewLease(first)
+        lane = Lanes((first,), (first > begins,))
+        decision = decide(lane, now_ms, until, self._layout.tick_ms, self._outage_rules)
+        if isinstance(decision, NotOpen) and begins > lease.lease.opens[-1]:
+            # the process before had opened the lane for this moment
+            return Wait(decision.ms, clock_back=False)
+        return decision
+
+    def _outage_begins(self, lease: HeldLease) -> int:
+        """Return the first tick of the outage lane of *lease* that this process may use."""
+        return max(lease.lease.opens[-1], self._layout.first_tick_from(lease.outage_used_ms))
+
+    def _outage_first(self, position: Position, lease: HeldLease) -> int:
+        """Return the first tick of the outage lane of *lease* that is unused, and later than all ids."""
+        used = dict(self._outages(position)).get(lease.serial, 0)
+        return max(self._outage_begins(lease), used, self._last_tick(position) + 1)
+
+    def _publish(self, position: Position, held: HeldLease, choice: Choice, use_tick: UseTick, now_ns: int) -> int:
+        """Publish the range that begins with *use_tick* and take its first id; 0 if *position* is not current."""
+        layout, (lane, tick) = self._layout, use_tick
+        if choice.outage:
+            lane = layout.namespaces - 1
+        if tick > layout.max_tick:
+            raise LayoutError(
+                f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
+                "Move to a layout with more timestamp bits or a later epoch."
+            )
+        old, _, made = position
+        used = self._outages(position), self._last_tick(position)
+        worker, datacenter = held.lease.worker, self._leases.config.datacenter
+        salt = self._context.random.getrandbits(31) if self._spread else 0
+        first = self._first_sequence(position, tick, salt)
+        an_id = layout.compose(tick=tick, datacenter=datacenter, backup=lane, worker=worker, sequence=first)
+        # 0 is not a valid id: tick 0, worker 0, sequence 0 of a layout whose epoch is now, and which has a sequence
+        an_id = an_id or layout.sequence_step
+        # a borrowed tick begins ahead of the clock; its ids are current from the clock's tick on
+        early_ms = layout.ms_at(tick) - layout.ms_at(min(tick, layout.tick_at(now_ns // 1_000_000)))
+        ticks = self._sealed._replace(
+            first_id=an_id,
+            early_ns=early_ms * 1_000_000,
+            limit_ns=min(
+                layout.ms_at(self._limit(tick, choice.until or held.lease.until, early_ms)) * 1_000_000, LAST_NS
+            ),
+            low=layout.compose(tick=0, datacenter=datacenter, backup=lane, worker=worker),
+            salt=salt,
+            is_reset=self._context.guard.is_reset,
+            state=State(choice.serial, choice.lanes, lane, first, made, choice.outage, *used),
+        )
+        return an_id if self.generator._supersede(old, self._tick(position), ticks) else 0
+
+    def _limit(self, tick: int, until: int, early_ms: int) -> int:
+        """Return the first tick that the fast path must not open by itself, later than *tick*; *until* at most."""
+        if early_ms or self._sequence_start in ("random", "continue") or not self._context.guard.sees_all_forks:
+            return tick + 1
+        return max(tick, min(until - 1, self._layout.max_tick)) + 1
+
+    def _first_sequence(self, position: Position, tick: int, salt: int) -> int:
+        """Return the first sequence of *tick*; *position*: of the range before."""
+        old, last_id, made = position
+        state: State = old.state
+        if self._spread:
+            # the tick after one that was used up has all of its ids, as in the fast path
+            used_up = last_id != SEALED and not ~last_id & old.sequence_mask
+            return 0 if used_up else first_sequence(tick, self._spread, salt)
+        if self._sequence_start == "random":
+            return self._context.random.randrange(self._sequence_bound)
+        return self._next_sequence(state, made) if self._sequence_start == "continue" else 0
+
+    def _next_sequence(self, state: State, made: int) -> int:
+        return (state.first_sequence + made - state.made) % self._sequence_bound
+
+    def seal(self) -> None:
+        """Remove all ids from the current range, also for a thread that is taking one."""
+        while True:
+            position = self.generator._position
+            old, _, made = position
+            state: State = old.state
+            # it must stay known how far the lanes are used
+            sealed = state._replace(
+                lanes=self._lanes(position),
+                first_sequence=self._next_sequence(state, made),
+                made=made,
+                outages=self._outages(position),
+                last=self._last_tick(position),
+            )
+            if self.generator._supersede(old, self._tick(position), self._sealed._replace(state=sealed)):
+                return
+
+    def seal_through(self, held: HeldLease) -> str:
+        """Seal the current range unless that is of a lease later than *held*; return opened()."""
+        state: State = self.generator._position[0].state
+        if state.serial <= held.serial:
+            # even if that lease has no range: a frame below this signal handler may be about to publish the first one
+            self.seal()
+        return self.opened(held)
+
+    def opened(self, held: HeldLease) -> str:
+        """Return for each lane of *held*, which must be sealed, "1" if ids were made in it, else "0".
+
+        "" if that is unknown: another program, or the process from which it was taken over, may have made some. The
+        caller holds the generator's lock.
+        """
+        # read once: a signal handler may publish a range of another lease
+        position = self.generator._position
+        state: State = position[0].state
+        if state.serial > held.serial or self._leases.slot.lent or held.taken_ms:
+            return ""
+        # without ids of this lease, no lane was used
+        lanes = self._lanes(position).used if state.serial == held.serial else ()
+        used = (*lanes, *[False] * (self._config.ordinary_lanes - len(lanes)))
+        if len(used) < self._layout.namespaces:
+            used = (*used, held.serial in dict(self._outages(position)))
+        return "".join("1" if each else "0" for each in used)
+
+    def after_fork(self) -> None:
+        """Discard the parent's ids, in a forked child."""
+        self._open_lane = NO_LANE
+        # published after whatever the parent was about to publish, so that a call that goes on here cannot
+        while True:
+            position = self.generator._position
+            sealed = self._sealed._replace(state=NO_STATE)
+            if self.generator._supersede(position[0], self._tick(position), sealed):
+                return

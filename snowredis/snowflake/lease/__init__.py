@@ -1,0 +1,1 @@
+"""The lease of one process: its values, and the conversation with the store about it."""

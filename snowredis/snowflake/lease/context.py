@@ -1,0 +1,222 @@
+"""Objects that the members of one generator share: its counters, and its surroundings.
+
+The counters are for metrics: counted where the generator waits or logs, never for each id.
+"""
+
+from __future__ import annotations
+
+import random
+import weakref
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from snowredis.core.lanes import ClockRules, Wait
+from snowredis.errors import ClockSkewed, LayoutError, LayoutMismatch, SnowredisError
+from snowredis.process.clock import Clock
+from snowredis.process.fork import ForkGuard
+from snowredis.process.log import log
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+
+# --- counters ----------------------------------------------------------------------------------------
+
+# upper ends of the buckets, in seconds: from a round trip in one rack to the floor of a pool with a ttl of 100 s.
+# One more bucket takes what is longer
+BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+@dataclass(slots=True)
+class Durations:
+    """Number and sum of the durations in each bucket. Approximate where several threads add at once; takes no lock.
+
+    Attributes:
+        counts, sums_s: of each bucket; both one longer than BOUNDS_S.
+    """
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    sums_s: list[float] = field(default_factory=lambda: [0.0] * (len(BOUNDS_S) + 1))
+
+    def add(self, duration_s: float) -> None:
+        """Count one duration."""
+        bucket = bisect_left(BOUNDS_S, duration_s)
+        self.counts[bucket] += 1
+        self.sums_s[bucket] += duration_s
+
+
+# the reactions to a clock that went back, the mildest first, and their text in the log
+CLOCK_BACK_STEPS = {
+    "wait": "waiting",
+    "namespace": "using another namespace",
+    "worker": "using another worker id",
+    "refusal": "refusing ids",
+}
+# why a claim got no worker id: all are leased; the pool was made with other settings; this host's clock is behind every
+# available one; Redis did not reply, or refused
+CLAIM_REFUSALS = ("full", "mismatch", "clock", "unavailable")
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counters since the generator was made, or since the fork. Approximate where several threads count at once.
+
+    Attributes:
+        ceiling_waits: how often the sequence of a tick was exhausted, so that the next tick was waited for.
+        ceiling_wait_s: about how long those waits were in all.
+        clock_back_waits, clock_back_namespaces, clock_back_workers, clock_back_refusals: how often the clock went
+            back, by reaction: waited, used another namespace, claimed another worker id, raised an error.
+        claims: worker ids that were claimed.
+        renewals, renewals_failed: renewals with a reply, and without one.
+        claims_refused: claims that gave up, for each of CLAIM_REFUSALS; of unavailable, all without a reply.
+        leases_lost: leases that a renewal or a claim found to be lost.
+        heartbeats: round trips of the renewals with a reply.
+        claim_waits: how long calls waited for a worker id that they got, floor included.
+        clock_waits: how long ids had to wait, within the tolerance, for a clock that went back.
+    """
+
+    ceiling_waits: int = 0
+    ceiling_wait_s: float = 0.0
+    clock_back_waits: int = 0
+    clock_back_namespaces: int = 0
+    clock_back_workers: int = 0
+    clock_back_refusals: int = 0
+    claims: int = 0
+    renewals: int = 0
+    renewals_failed: int = 0
+    leases_lost: int = 0
+    claims_refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLAIM_REFUSALS, 0))
+    heartbeats: Durations = field(default_factory=Durations)
+    claim_waits: Durations = field(default_factory=Durations)
+    clock_waits: Durations = field(default_factory=Durations)
+
+    def reset(self) -> None:
+        """Set all to 0, in a forked child."""
+        Counts.__init__(self)
+
+    def clock_back(self, step: str) -> None:
+        """Count one of CLOCK_BACK_STEPS."""
+        name = f"clock_back_{step}s"
+        setattr(self, name, getattr(self, name) + 1)
+
+    @property
+    def clock_backs(self) -> int:
+        """Number of times that the clock went back."""
+        return sum(self.clock_backs_by_step.values())
+
+    @property
+    def clock_backs_by_step(self) -> dict[str, int]:
+        """Number of times that the clock went back, for each of CLOCK_BACK_STEPS."""
+        return {step: getattr(self, f"clock_back_{step}s") for step in CLOCK_BACK_STEPS}
+
+
+class ClockBackLog:
+    """Counts and logs reactions to a clock that went back; consecutive waits or refusals only once."""
+
+    def __init__(self, pool: str, counts: Counts) -> None:
+        self._pool, self._counts = pool, counts
+        self._noted = -1
+
+    def note(self, behind_ms: float, step: str, ids_made: int) -> None:
+        """Count and log the reaction *step*, one of CLOCK_BACK_STEPS.
+
+        A wait or a refusal counts once for the same number of *ids_made*: as long as no id was made since.
+        """
+        if step in ("wait", "refusal"):
+            if self._noted == ids_made:
+                return
+            self._noted = ids_made
+        if step == "wait":
+            self._counts.clock_waits.add(behind_ms / 1000)
+        self._counts.clock_back(step)
+        log.warning("pool %s: the clock went back by %d ms: %s", self._pool, behind_ms, CLOCK_BACK_STEPS[step])
+
+    def note_wait(self, wait: Wait, ids_made: int) -> None:
+        """Count a wait that is about to begin: for the clock, or for the next tick."""
+        if wait.clock_back:
+            self.note(wait.ms, "wait", ids_made)
+        elif wait.ms:
+            self._counts.ceiling_waits += 1
+            self._counts.ceiling_wait_s += wait.ms / 1000
+
+
+class RefusalLog:
+    """Remembers why the last call got no id; logs what nothing else logs, once until an id is made again.
+
+    Args:
+        monotonic: returns the seconds since some moment.
+        remembered_s: for how long an error is told to viewers: a process that is asked again raises it again.
+    """
+
+    def __init__(self, pool: str, monotonic: Callable[[], float], remembered_s: float) -> None:
+        self._pool, self._monotonic, self._remembered_s = pool, monotonic, remembered_s
+        # name of the error, ids made until then, and when
+        self._last = ("", -1, 0.0)
+
+    def note(self, error: SnowredisError, ids_made: int) -> None:
+        """Note that a call raised *error*."""
+        name, is_new = type(error).__name__, self._last[:2] != (type(error).__name__, ids_made)
+        self._last = (name, ids_made, self._monotonic())
+        if is_new and isinstance(error, ClockSkewed | LayoutMismatch | LayoutError):
+            log.error("pool %s: no ids: %s", self._pool, error)
+
+    def current(self, ids_made: int) -> str:
+        """Return the name of the error if no id was made since; "" if there is none, or it is old."""
+        name, made, at_s = self._last
+        return name if made == ids_made and self._monotonic() - at_s < self._remembered_s else ""
+
+
+# --- surroundings ------------------------------------------------------------------------------------
+
+
+class WeakGenerator:
+    """A weak reference to a generator, whose attributes it has.
+
+    Weak: in a cycle of references, a generator that nobody uses any more would go on renewing its lease until the
+    garbage collector runs. That clears weak references before it calls finalizers, which may still use the generator:
+    so it can be renewed.
+    """
+
+    __slots__ = ("_ref",)
+
+    def __init__(self, generator: object) -> None:
+        self.renew(generator)
+
+    def renew(self, generator: object) -> None:
+        """Refer to *generator*, the same as before."""
+        self._ref = weakref.ref(generator)
+
+    def __call__(self) -> Any:
+        """Return the generator; None if it was dropped."""
+        return self._ref()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ref(), name)
+
+
+class Context(NamedTuple):
+    """The surroundings of one generator's members.
+
+    Attributes:
+        weak_generator: the generator, for members, which must not refer to it strongly.
+        random: seeded again in a forked child.
+    """
+
+    weak_generator: WeakGenerator
+    config: PoolConfig
+    clock: Clock
+    guard: ForkGuard
+    rules: ClockRules
+    random: random.Random
+    counts: Counts
+    clock_backs: ClockBackLog
+    refusals: RefusalLog
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """Longest time until the lanes of a claimed worker id open, in ms: a floor, to the end of its tick."""
+        # a floor by a clock of Redis that is ahead, as it may be, or for a reply that was late
+        return self.config.floor_ms + self.config.horizon_ms(0) + self.config.layout.tick_ms
+
+    def now_ms(self) -> int:
+        """Return the wall clock in ms since 1970."""
+        return self.clock.time_ns() // 1_000_000

@@ -1,0 +1,178 @@
+"""The place of a generator's lease: where it is stored and recorded, and what makes it void."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from snowredis.snowflake.crash.record import NO_RECORD, CrashRecord, Credentials
+from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.protocol.requests import NO_STATS, Store, WorkerStats
+
+
+class LeaseSlot:
+    """Stores a lease and a token; a fork or a suspension makes either void.
+
+    A signal handler may fork, or suspend the generator, in the middle of any method of LeaseManager; the rest of the
+    method then runs in the child, or after the suspension, with what it had learned before. So every claim takes a
+    serial before anything of its request is made, and its lease and its token count only if that serial is not below
+    ``oldest``. A fork and a suspension raise ``oldest``: whatever is stored late is void.
+
+    Attributes:
+        oldest: the lowest serial that is not void.
+        latest: the lease that was stored last and not removed, even if it is void.
+        record: where the lease is recorded in case of a crash.
+        lent: true if another program makes the ids of the lease; its outage lane is not used.
+    """
+
+    def __init__(self, store: Store, new_record: Callable[[Store], CrashRecord]) -> None:
+        self._store, self._open_record = store, new_record
+        self._serials = itertools.count(1)
+        self.oldest = 0
+        self.latest: HeldLease | None = None
+        self._lost_lease: HeldLease | None = None
+        # the serial, the token and the owner of a claim
+        self._asked = (0, "", "")
+        self.record = NO_RECORD
+        self.lent = False
+
+    def lend(self) -> None:
+        """Let another program make the ids of the lease, in its first lane only.
+
+        Nobody here knows which times that program used. So no lease is recorded: that program may go on when this
+        process was killed, and the worker id must not be released before the lease ends.
+        """
+        self.lent, self._open_record = True, lambda _: NO_RECORD
+
+    def next_serial(self) -> int:
+        """Return the serial of a new claim, greater than all before."""
+        return next(self._serials)
+
+    @property
+    def held(self) -> HeldLease | None:
+        """The lease that ids may be made of; None if there is none."""
+        latest = self.latest
+        return latest if latest is not None and latest.serial >= self.oldest else None
+
+    @property
+    def lost_lease(self) -> HeldLease | None:
+        """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
+        lost = self._lost_lease
+        return lost if lost is not None and lost.serial >= self.oldest else None
+
+    @property
+    def outage_lanes_ms(self) -> list[tuple[int, int]]:
+        """The outage lanes of the lease, and of one that was lost, as in lane_until_ms().
+
+        They stay closed if the clock of this host was set.
+        """
+        return [each.outage_lane_ms for each in (self.held, self.lost_lease) if each and not self.lent]
+
+    def keep_lane(self, lost: HeldLease) -> None:
+        """Keep the outage lane of *lost*, unless it was not open yet and there is another lost lease."""
+        lease, other = lost.lease, self.lost_lease
+        was_open = lease.opens[-1] < lease.until
+        if not self.lent and lease.outage_until > lease.opens[-1] and (was_open or other is None):
+            # recorded nowhere: nobody can take it over
+            self._lost_lease = lost._replace(is_recorded=False)
+
+    def drop_lost_lease(self) -> None:
+        """Keep no outage lane of a lost lease."""
+        self._lost_lease = None
+
+    @property
+    def asked(self) -> tuple[str, str]:
+        """The token and the owner of a claim that has no reply yet, to be sent again; empty if there is none."""
+        serial, token, owner = self._asked
+        return (token, owner) if serial >= self.oldest else ("", "")
+
+    def set_asked(self, token: str, owner: str, serial: int | None = None) -> None:
+        """Store the *token* and *owner* of the claim with *serial*; by default one that is not void now."""
+        self._asked = (self.oldest if serial is None else serial, token, owner)
+
+    def open_record(self, serial: int) -> CrashRecord:
+        """Return where the claim with *serial* is recorded.
+
+        Called before the token is made: a child that is forked after that has no record of its own in which the
+        token, which is its parent's, would be released when the child is killed.
+        """
+        record = self.record
+        if record is NO_RECORD:
+            record = self._new_record()
+            # a child that was forked meanwhile does not get the record of its parent
+            if serial >= self.oldest:
+                self.record = record
+        return record
+
+    def record_claim(self, record: CrashRecord, token: str, owner: str) -> None:
+        """Record that a claim is under way: a process killed before its reply comes may have a worker id."""
+        # the record of a lease that is to be replaced stays
+        if self.latest is None:
+            record.write(Credentials(token, owner=owner))
+
+    def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
+        """Record *held*, then make it the lease that ids may be made of; return False if it is void.
+
+        A lease that is not *fresh* is recorded only if it was when it was fresh: else the use of its outage lane since
+        then is unknown. Without *stats* only its pending renewal is new.
+        """
+        record = self.record
+        # checked after the record was read: a child that was forked before has another record, and a void lease
+        if held.serial < self.oldest:
+            return False
+        if fresh or held.is_recorded:
+            if stats is None:
+                record.note_pending(held.pending_renewal_id)
+            else:
+                is_recorded = record.write(held.credentials(stats))
+                held = held._replace(is_recorded=is_recorded)
+        if held.serial < self.oldest:
+            return False
+        self.latest = held
+        return True
+
+    def remove(self, held: HeldLease) -> None:
+        """Remove *held*, unless the lease of another claim was stored since."""
+        latest = self.latest
+        if latest is not None and latest.serial == held.serial:
+            self.latest = None
+
+    def detach(self) -> HeldLease | None:
+        """Remove the lease, and return it; None if there is none."""
+        held = self.latest
+        if self.latest is held:
+            self.latest = None
+        return held
+
+    def record_taken(self, record: CrashRecord, taken: HeldLease) -> HeldLease:
+        """Record the lease of a dead process as one of this process; return it."""
+        # first: what is recorded of a lease includes what the process before may have used
+        record.note_outage_use(taken.outage_used_ms)
+        return taken._replace(is_recorded=record.write(taken.credentials(NO_STATS)))
+
+    def clear_record(self) -> None:
+        """Record that nothing is held, unless a lease is stored here."""
+        record = self.record
+        if self.latest is None:
+            record.clear()
+
+    def make_void(self) -> None:
+        """Invalidate the lease, and any claim under way."""
+        self.oldest = self.next_serial()
+        self.set_asked("", "")
+
+    def after_fork(self) -> None:
+        """Forget the parent's lease, in a forked child."""
+        # this comes first: whatever a call that goes on here stores from now on is void
+        self.make_void()
+        record, self.record = self.record, NO_RECORD
+        record.forget()
+        self.latest = self._lost_lease = None
+
+    def close(self) -> None:
+        """Release the crash record's memory; a lease that is still recorded stays so as long as there is room."""
+        record, self.record = self.record, NO_RECORD
+        record.give_up()
+
+    def _new_record(self) -> CrashRecord:
+        return self._open_record(self._store)

@@ -1,0 +1,303 @@
+"""A pool in this process' memory, for tests of applications: the protocol of the Lua scripts in Python.
+
+Follows the scripts step by step, and a test compares both. It loses nothing, and so has no steps 3 and 4 (lose, adopt).
+There is no server to identify, its clock does not go back, and no process dies while it lives. Pools here do not end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+from snowredis.snowflake.protocol import pool_config, replies, requests
+from snowredis.snowflake.protocol.record import EventKind, FloorReason, LeaseRecord
+from snowredis.snowflake.protocol.replies import LossReason, Seen
+from snowredis.snowflake.protocol.requests import hash_of
+
+# hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
+FIRST_DIGITS = 12
+# a claim looks at so many of the worker ids that are usable soon, or in part, as in claim.lua
+NEARLY = 4
+# time between two looks for leases that ended, as in pool.lua
+SWEEP_AGAIN_MS = 200
+
+
+def is_held(record: LeaseRecord, token: str, terms: replies.Terms, pending: str) -> bool:
+    """Return whether a lease is the one in *record*, with its newest renewal id or one that is pending."""
+    return record.renewal_id in (terms.renewal_id, pending) and record.token_hash == hash_of(token)
+
+
+class MemoryStore:
+    """A Store in memory: one pool, shared by all generators that use this object. Thread-safe.
+
+    Args:
+        config: of the pool.
+        server_time_ms: returns the time of the Redis clock, ms since 1970.
+        new: False: the first worker waits for the floor, as after a loss.
+    """
+
+    where = "memory"
+    locator = ""
+
+    def __init__(self, config: pool_config.PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
+        self.config = config
+        self._server_time_ms = server_time_ms
+        self._lock = threading.RLock()
+        # used in the names of incarnations and events
+        self._serials = itertools.count(1)
+        self._records: dict[int, LeaseRecord] = {}
+        # when a claim preferred others to a worker id, whose turn is later then
+        self._passed: dict[int, int] = {}
+        # no incarnation: no worker came yet
+        self._incarnation, self._version, self._swept_ms = "", 0, 0
+        # when a loss was noticed, or the pool was created
+        self._lost_at_ms, self._is_new = 0, False
+        self._floor_ms = self._outage_floor_ms = 0
+        # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
+        self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=pool_config.MAX_EVENTS)
+        self._counts: Counter[str] = Counter()
+        if new:
+            # nothing was made before: clocks of tests may go back behind this moment
+            self._begin(server_time_ms(), 0, is_new=True)
+
+    def prepare(self) -> None:
+        """Learn what a claim needs: nothing."""
+
+    def after_fork(self) -> None:
+        """Do nothing: the child's copy of the memory is a pool of its own."""
+
+    def close(self) -> None:
+        """Do nothing: the pool exists as long as this object."""
+
+    # --- pool ------------------------------------------------------------------------------------------
+
+    def ask(self, request: requests.Request) -> Any:
+        with self._lock:
+            match request:
+                case requests.ClaimRequest():
+                    return self._claim(request)
+                case requests.RenewRequest():
+                    return self._renew(request)
+                case requests.ReleaseRequest():
+                    return self._release(request)
+            return self._create(request.caller_ms)
+
+    def _create(self, caller_ms: int) -> replies.CreateReply:
+        now = self._server_time_ms()
+        if self._incarnation:
+            return replies.Exists(*self._pool(now))
+        self._begin(now, max(now, caller_ms), is_new=True)
+        return replies.Created(*self._pool(now))
+
+    def _begin(self, now: int, lost_at_ms: int, *, is_new: bool) -> None:
+        self._incarnation, self._swept_ms = f"{now}-{0:08x}{next(self._serials):x}", now
+        self._lost_at_ms, self._is_new = lost_at_ms, is_new
+        waits_ms = (0, 0) if is_new else (self.config.floor_ms, self.config.horizon_ms(self.config.outage_reserve_ms))
+        self._floor_ms, self._outage_floor_ms = (lost_at_ms + wait_ms for wait_ms in waits_ms)
+        self._event(EventKind.FLOOR, -1, now, LeaseRecord(lanes_ms=(self._floor_ms,)), reason=FloorReason.NO_POOL)
+
+    def _open(self, caller_ms: int) -> tuple[int, int]:
+        """Begin the pool at the first call; return the Redis time and the caller's time after the cap."""
+        now = self._server_time_ms()
+        if not self._incarnation:
+            self._begin(now, max(now, caller_ms), is_new=False)
+        return now, min(caller_ms, now + self.config.max_clock_lead_ms)
+
+    def _pool(self, now: int) -> tuple[int, Seen, int, None]:
+        """Return the fields that all replies have, for a call that is about to return."""
+        self._version += 1
+        self._sweep(now)
+        return now, Seen(self._incarnation, self._version), self._floor_ms, None
+
+    def _sweep(self, now: int) -> None:
+        """Write which leases ended since the last call, once the floor has passed."""
+        if self._floor_ms > now or 0 <= now - self._swept_ms < SWEEP_AGAIN_MS:
+            return
+        for worker, record in sorted(self._records.items(), key=lambda item: (item[1].lease_end_ms, item[0])):
+            self._note_end(worker, record, now)
+        self._swept_ms = now
+
+    def _event(self, kind: str, worker: int, at_ms: int, record: LeaseRecord, count: str = "", **more: object) -> None:
+        """Write an event, and count it; *count*: the name of its counter, if that is not *kind*."""
+        fields = {"event": kind, "worker": worker, "owner": record.owner, "from": record.lanes_ms[0]}
+        fields |= {"until": record.until_ms, "at": at_ms} | more
+        # like ids of a stream, these only grow, whatever the clock does
+        newest_ms = max(self._server_time_ms(), int(self._entries[-1][0].split("-")[0]) if self._entries else 0)
+        entry = {name: str(value) for name, value in fields.items()}
+        self._entries.append((f"{newest_ms}-{next(self._serials)}", entry))
+        self._counts[count or kind] += 1
+
+    def _note_end(self, worker: int, record: LeaseRecord, now: int) -> None:
+        """Write that a lease ended without a release, unless _sweep() did; before its record is changed."""
+        if not record.token_hash or not min(self._swept_ms, now) < record.lease_end_ms <= now:
+            return
+        more = {"stats": record.stats, "claimed": record.claimed_ms, "renewed": record.renewed_ms}
+        more["outage"] = replies.lane_until_ms(record.until_ms, record.outage_lane_ms)
+        self._event(EventKind.EXPIRED, worker, record.lease_end_ms, record, "expired", **more)
+
+    def _note_return(self, worker: int, record: LeaseRecord, now: int) -> None:
+        """Write that the holder of a lease goes on, if the lease had ended; before its record is changed."""
+        self._note_end(worker, record, now)
+        if record.token_hash and record.lease_end_ms <= now:
+            self._event(EventKind.RETURNED, worker, now, record, ended=record.lease_end_ms)
+
+    def _extend(self, worker: int, record: LeaseRecord, now: int, capped: int, *, has_lane: bool) -> LeaseRecord:
+        """Store *record* with its lease and its reservations extended, and return it."""
+        ttl_ms, reserve_ms = self.config.ttl_ms, self.config.outage_reserve_ms
+        if reserve_ms and has_lane and capped + reserve_ms > record.lanes_ms[-1]:
+            record = record._replace(outage_ms=max(record.outage_ms, capped + reserve_ms))
+        self._records[worker] = record = record._replace(
+            until_ms=max(record.until_ms, capped + ttl_ms),
+            lease_end_ms=max(record.lease_end_ms, now + ttl_ms),
+            renewed_ms=now,
+        )
+        return record
+
+    # --- claim, renew, release ---------------------------------------------------------------------------
+
+    def _claim(self, request: requests.ClaimRequest) -> replies.ClaimReply:
+        now, capped = self._open(request.caller_ms)
+        token_hash, first_renewal_id = hash_of(request.token), f"{self._version:0{FIRST_DIGITS}x}"
+        for worker, record in self._records.items():
+            is_claimed = record.token_hash == token_hash and record.owner == request.owner
+            is_claimed = is_claimed and record.lease_end_ms > now
+            if is_claimed and len(record.renewal_id) == FIRST_DIGITS:
+                # the same claim again
+                again = record._replace(renewal_id=first_renewal_id)
+                return self._granted(worker, again, now, capped, request)
+        if self._floor_ms > now:
+            return replies.Settling(*self._pool(now), self._floor_ms - now)
+        layout, config, options = self.config.layout, self.config, request.options
+        usable_from_ms = max(0, min(layout.ms_at(layout.tick_at(request.caller_ms)), capped))
+        wait_ms = 0 if requests.NOW in options else config.floor_ms + config.horizon_ms(0) + layout.tick_ms
+        chosen = self._choose(now, usable_from_ms, wait_ms, options)
+        if isinstance(chosen, replies.ClaimRefused):
+            return chosen
+        before = self._records.get(chosen, LeaseRecord(lanes_ms=(0,) * self.config.layout.namespaces))
+        self._note_end(chosen, before, now)
+        lanes_ms = self._marks_ms(before)
+        if self.config.outage_reserve_ms:
+            lanes_ms[-1] = max(before.outage_mark_ms, self._outage_floor_ms)
+        record = LeaseRecord(
+            token_hash=token_hash,
+            incarnation=self._incarnation,
+            renewal_id=first_renewal_id,
+            lanes_ms=tuple(lanes_ms),
+            before=before.token_hash,
+            claimed_ms=now,
+            owner=request.owner,
+        )
+        granted = self._granted(chosen, record, now, capped, request)
+        lanes, record = ",".join(map(str, lanes_ms)), self._records[chosen]
+        self._event(EventKind.CLAIMED, chosen, now, record, "claims", lanes=lanes, outage=record.outage_ms)
+        return granted
+
+    def _granted(
+        self, worker: int, record: LeaseRecord, now: int, capped: int, request: requests.ClaimRequest
+    ) -> replies.Granted:
+        has_lane = requests.WANTS_LANE in request.options
+        record = self._extend(worker, record, now, capped, has_lane=has_lane)
+        return replies.Granted(*self._pool(now), self._terms(worker, record, has_lane=has_lane))
+
+    def _terms(self, worker: int, record: LeaseRecord, *, has_lane: bool) -> replies.Terms:
+        outage_ms = record.outage_ms if has_lane else None
+        return replies.Terms(worker, record.until_ms, outage_ms, record.incarnation, record.renewal_id, record.lanes_ms)
+
+    def _marks_ms(self, record: LeaseRecord) -> list[int]:
+        """Return where a new reservation of each lane would begin; the outage lane counts as an ordinary one."""
+        return [max(lane, record.until_ms, self._floor_ms) for lane in record.lanes_ms]
+
+    def _lane_rank(self, record: LeaseRecord, usable_from_ms: int, wants_lane: bool) -> int:
+        is_open = max(record.outage_mark_ms, self._outage_floor_ms) <= usable_from_ms
+        return 1 if not self.config.outage_reserve_ms or is_open == wants_lane else 2
+
+    def _rank(self, record: LeaseRecord, usable_from_ms: int, wants_lane: bool) -> tuple[int, int]:
+        """Return how well a worker id fits, as rank_of() of claim.lua: 1 is best. For 4, also its lowest mark."""
+        marks_ms = self._marks_ms(record)[: self.config.ordinary_lanes]
+        if marks_ms[0] <= usable_from_ms:
+            return self._lane_rank(record, usable_from_ms, wants_lane), 0
+        return (3, 0) if min(marks_ms) <= usable_from_ms else (4, min(marks_ms))
+
+    def _choose(self, now: int, usable_from_ms: int, wait_ms: int, options: str) -> int | replies.ClaimRefused:
+        """Choose the worker id that fits best, of some that were available the longest; or return why there is none."""
+        wants_lane, records = requests.WANTS_LANE in options, self._records
+        free = ((max(r.lease_end_ms, self._passed.get(i, 0)), i) for i, r in records.items() if r.lease_end_ms <= now)
+        rank, mark_ms, best = 5, 0, -1
+        for nearly, (_, worker) in enumerate(sorted(free), 1):
+            its_rank, low_ms = self._rank(records[worker], usable_from_ms, wants_lane)
+            if its_rank < rank or (its_rank == rank == 4 and low_ms < mark_ms):
+                rank, mark_ms, best = its_rank, low_ms, worker
+            if its_rank == 2 and wants_lane:
+                self._passed[worker] = now
+            if its_rank == 1 or nearly == NEARLY:
+                break
+        unused = next(worker for worker in itertools.count() if worker not in records)
+        if rank > self._lane_rank(LeaseRecord(), usable_from_ms, wants_lane) and unused < self.config.layout.workers:
+            return unused
+        if rank == 4 and mark_ms - usable_from_ms > wait_ms:
+            return replies.Behind(*self._pool(now), mark_ms - usable_from_ms)
+        if rank < 5:
+            return best
+        self._counts["refused"] += requests.GIVES_UP in options
+        first_ms = min(record.lease_end_ms for record in records.values())
+        return replies.PoolFull(*self._pool(now), max(0, first_ms - now))
+
+    def _renew(self, request: requests.RenewRequest) -> replies.RenewReply:
+        now, capped = self._open(request.caller_ms)
+        terms, worker, token_hash = request.lease, request.lease.worker, hash_of(request.token)
+        record, has_lane = self._records.get(worker, LeaseRecord()), terms.outage_until_ms is not None
+        if not is_held(record, request.token, terms, request.pending):
+            is_copied = record.token_hash == token_hash
+            reason = LossReason.COPIED if is_copied else LossReason.REASSIGNED
+            is_later = max(record.until_ms, record.lanes_ms[0]) > terms.lanes_ms[0]
+            # no copy of the caller may have given its outage lane back
+            keeps = not is_copied and (not is_later or record.before == token_hash)
+            lost = LeaseRecord(owner=request.owner, until_ms=terms.until_ms)
+            outage_ms = (terms.outage_until_ms or 0) if keeps else 0
+            self._event(EventKind.LOST, worker, now, lost, reason=reason, outage=outage_ms)
+            return replies.Lost(*self._pool(now), reason, keeps)
+        self._note_return(worker, record, now)
+        if request.stats.clock_backs > record.stats.clock_backs:
+            self._event(EventKind.CLOCK_BACK, worker, now, record, stats=request.stats)
+        renewed = record._replace(renewal_id=request.pending, stats=request.stats, owner=request.owner)
+        renewed = self._extend(worker, renewed, now, capped, has_lane=has_lane)
+        return replies.Renewed(*self._pool(now), self._terms(worker, renewed, has_lane=has_lane), False)
+
+    def _release(self, request: requests.ReleaseRequest) -> replies.ReleaseReply:
+        now, _ = self._open(request.caller_ms)
+        worker, record = request.lease.worker, self._records.get(request.lease.worker)
+        pending = request.pending
+        if record is None or not is_held(record, request.token, request.lease, pending):
+            return replies.Gone(*self._pool(now))
+        self._note_return(worker, record, now)
+        marks_ms = self._marks_after(record, request)
+        more = {"stats": request.stats, "claimed": record.claimed_ms, "renewed": record.renewed_ms}
+        more["outage"] = marks_ms[-1] if self.config.outage_reserve_ms else 0
+        self._event(EventKind.RELEASED, worker, now, record, "releases", **more)
+        self._records[worker] = LeaseRecord(
+            incarnation=record.incarnation,
+            lease_end_ms=now,
+            lanes_ms=marks_ms,
+            before=record.before,
+            claimed_ms=record.claimed_ms,
+            renewed_ms=record.renewed_ms,
+            stats=request.stats,
+        )
+        return replies.Released(*self._pool(now))
+
+    def _marks_after(self, record: LeaseRecord, request: requests.ReleaseRequest) -> tuple[int, ...]:
+        """Return the marks of the lanes after the release: a lane that was never opened goes back whole."""
+        terms, marks_ms = request.lease, list(record.lanes_ms)
+        is_sure = record.renewal_id == terms.renewal_id
+        is_known = len(request.opened) == len(marks_ms)
+        for lane, opened in enumerate(request.opened if is_known else "1" * len(marks_ms)):
+            is_outage = lane >= self.config.ordinary_lanes
+            end_ms, held_ms = record.until_ms, terms.until_ms
+            if is_outage:
+                end_ms, held_ms = record.outage_ms, terms.outage_until_ms or 0
+            if not (lane and is_sure and opened == "0" and end_ms == held_ms):
+                marks_ms[lane] = max(marks_ms[lane], end_ms)
+        return tuple(marks_ms)

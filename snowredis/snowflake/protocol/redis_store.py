@@ -1,0 +1,130 @@
+"""A pool in Redis as a Store: builds the arguments of the Lua scripts, and reads their replies.
+
+ScriptStore is independent of redis-py: a subclass runs the scripts, in Redis (RedisStore) or in a simulation.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from snowredis.errors import LayoutMismatch, StoreBroken
+from snowredis.servers.runner import RedisScripts
+from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply
+from snowredis.settings import MinReplicas
+from snowredis.snowflake.protocol import replies
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.replies import Reply
+from snowredis.snowflake.protocol.requests import (
+    REFUSED,
+    ClaimRequest,
+    CreateRequest,
+    ReleaseRequest,
+    RenewRequest,
+    Request,
+)
+
+# pool.lua: what it returns in place of the signature that refused the caller before
+LOST = "lost=1"
+# the script of each request that a generator makes, and its replies. It makes the last one only on an embedded server
+# that has just started
+REQUESTS: dict[type, tuple[str, Iterable[type[Reply]]]] = {
+    ClaimRequest: ("claim", (replies.Granted, replies.Settling, replies.Behind, replies.PoolFull)),
+    RenewRequest: ("renew", (replies.Renewed, replies.Lost)),
+    ReleaseRequest: ("release", (replies.Released, replies.Gone)),
+    CreateRequest: ("create", (replies.Created, replies.Exists)),
+}
+SCRIPTS = tuple(name for name, _ in REQUESTS.values())
+
+
+def load(name: str) -> Script:
+    """Return the script *name* of pools; reads its files at the first call."""
+    return load_script(name, __file__, ("pool",))
+
+
+class ScriptStore(Scripted):
+    """Base class of stores whose state is read and written by the scripts.
+
+    Args:
+        config: of the pool.
+        random_bytes: source of the nonces.
+    """
+
+    requests = REQUESTS
+
+    def __init__(self, config: PoolConfig, *, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
+        scripts = {name: load(name) for name, _ in self.requests.values()}
+        super().__init__(config.signature, pool_keys(config.name), scripts, random_bytes=random_bytes)
+        self.config = config
+        # time of the last reply, on the caller's clock; there is no connection before the first one
+        self._replied_ms = sys.maxsize
+        # the signature that refused the last claim; empty if none did
+        self._refused_by = ""
+
+    def use(self, config: PoolConfig) -> None:
+        """Go on with another shard number, which is in the signature only."""
+        self.config, self.signature = config, config.signature
+
+    def mismatch(self, stored: str) -> LayoutMismatch:
+        return LayoutMismatch(self.config.name, stored, self.signature)
+
+    def broken(self, field: str, value: str) -> StoreBroken:
+        return StoreBroken(self.where, self.config.name, field, value)
+
+    def ask(self, request: Request) -> Any:
+        """Run the script of *request*, with its fields as arguments; return the reply."""
+        if request.caller_ms - self._replied_ms > self.config.ttl_ms // 2:
+            # this host stood still, or its calls fail: the connection may lead to a former master
+            self.reconnect(also_in_use=False)
+        if self._refused_by and isinstance(request, ClaimRequest):
+            # the end of a pool: a process that was refused says so, and creates no pool that Redis has lost
+            request = request._replace(options=request.options + REFUSED)
+        name, expected = self.requests[type(request)]
+        sent = self.request(name, *map(str, request))
+        try:
+            texts = self.texts_of(sent, self.run(*sent))
+        except LayoutMismatch as error:
+            raise self._refused(request, error) from None
+        self._replied_ms = request.caller_ms
+        try:
+            reply = parse_reply(texts, expected)
+        except ValueError:
+            raise self.unknown(texts) from None
+        if isinstance(request, ClaimRequest):
+            self._refused_by = ""
+        return reply
+
+    def _refused(self, request: Request, error: LayoutMismatch) -> LayoutMismatch:
+        """Return the error for *request*, which another signature refused; note that of a claim."""
+        if not isinstance(request, ClaimRequest):
+            return error
+        before = self._refused_by
+        is_lost = before and error.stored == LOST
+        self._refused_by = f"{before.removesuffix(LOST).rstrip()} {LOST}" if is_lost else error.stored
+        return self.mismatch(self._refused_by)
+
+    def prepare(self) -> None:
+        """Learn what a claim needs: nothing."""
+
+    def after_fork(self) -> None:
+        """In a forked child: use nothing of the parent's connections and locks."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class RedisStore(RedisScripts, ScriptStore):
+    """A pool in Redis or Valkey, 6.2 or later: one server, a master behind Sentinels, or a Cluster.
+
+    Args:
+        server: a URL, a redis-py client, or what open_client() returned for one.
+        config: of the pool.
+        min_replicas: how many replicas must have each change, 0 or more, or "all".
+    """
+
+    def __init__(self, server: Any, config: PoolConfig, *, min_replicas: MinReplicas = 0) -> None:
+        ScriptStore.__init__(self, config)
+        RedisScripts.__init__(self, server, min_replicas)

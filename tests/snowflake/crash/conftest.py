@@ -1,0 +1,100 @@
+"""Fixtures: crash records in a directory of the test, and pools that were created in a private redis-server."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import mmap
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snowredis.snowflake.crash.files import VARIABLE, FileName
+from tests.support.pools import new_pool as make
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory of the crash records, also of programs that the test starts."""
+    path = tmp_path / "records"
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+class Child:
+    """A forked process that does what it is told, until it is killed.
+
+    Attributes:
+        numbers: 64-bit numbers that both see.
+    """
+
+    def __init__(self, work: Callable[[memoryview], object]) -> None:
+        self.numbers = memoryview(mmap.mmap(-1, 4096)).cast("q")
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                # another test may have set a handler
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                work(self.numbers)
+            except BaseException:  # noqa: BLE001 - shown, and the child ends in any case
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+
+    def wait_for(self, index: int, at_least: int) -> None:
+        eventually(lambda: self.numbers[index] >= at_least, "work of the child", 20)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+            os.waitpid(self.pid, 0)
+
+
+@contextlib.contextmanager
+def child(work: Callable[[memoryview], object]) -> Iterator[Child]:
+    running = Child(work)
+    try:
+        yield running
+    finally:
+        with contextlib.suppress(ChildProcessError):
+            running.kill()
+
+
+class Owned:
+    """The owner of a page of the test."""
+
+    is_writer = True
+
+    def touch(self) -> None: ...
+    def close(self, *, records_lease: bool) -> None: ...
+
+
+def name_of(path: Path) -> FileName:
+    """Return what the name of a file of a crash record says."""
+    name = FileName.parse(path.name, path.parent.name.partition(".")[2])
+    assert name is not None
+    return name
+
+
+def files_in(records: Path) -> list[Path]:
+    """Return the files of crash records."""
+    return sorted(path for path in records.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def new_pool(server: RedisServer) -> Callable[..., str]:
+    def new_pool(**options: Any) -> str:
+        name = f"reclaim{next(_numbers)}"
+        make(server.url, name, **options)
+        return name
+
+    return new_pool

@@ -1,0 +1,532 @@
+"""Whoever talks to a pool releases the leases that dead processes of this machine left, related or not."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gc
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.errors import StoreUnavailable
+from snowredis.monitor.checks import why_records_off
+from snowredis.process.names import ProcessName, own_name
+from snowredis.snowflake.crash import files as record_files
+from snowredis.snowflake.crash import sweep
+from snowredis.snowflake.crash.files import FileName
+from snowredis.snowflake.crash.record import HEADER_BYTES, PAGE_BYTES, TEXT_BYTES, CrashRecord, Credentials, read_page
+from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.record import EventKind
+from snowredis.snowflake.protocol.redis_store import RedisStore
+from snowredis.snowflake.protocol.replies import Terms
+from snowredis.snowflake.protocol.requests import NO_STATS, RenewRequest
+from snowredis.worker_pool import WorkerPool
+from tests.snowflake.crash.conftest import Child, Owned, child, files_in, name_of
+from tests.support.programs import run
+from tests.support.servers import RedisServer
+from tests.support.warm import FORKS_WITH_THREADS
+
+pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
+
+RANDOMIZE = Path("/proc/sys/kernel/randomize_va_space")
+STACKS_ARE_RANDOM = RANDOMIZE.exists() and RANDOMIZE.read_text() != "0\n"
+
+ONE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
+
+
+# what a killed process had reserved, the next one of its worker id waits for
+TTL_S = 3.0
+
+
+def connect(url: str, pool: str) -> snowredis.SnowflakeGenerator:
+    return snowredis.connect(url, pool=pool, layout=ONE, ttl=TTL_S, claim_timeout=0)
+
+
+def config_of(pool: str) -> PoolConfig:
+    return PoolConfig(name=pool, layout=ONE, ttl_ms=int(TTL_S * 1000))
+
+
+@pytest.fixture
+def pool(server: RedisServer, new_pool: Callable[..., str]) -> str:
+    """Return a pool with one worker id."""
+    return new_pool(layout=ONE, ttl=TTL_S)
+
+
+@contextlib.contextmanager
+def holder(url: str, pool: str, *, layout: Layout | None = ONE, file_bytes: int = -1) -> Iterator[Child]:
+    """Fork a process that makes ids until it is killed; the first of its numbers is the id that it made last."""
+
+    def hold(numbers: memoryview) -> None:
+        if file_bytes >= 0:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+        ttl_s = TTL_S if layout is ONE else 30.0
+        ids = snowredis.connect(url, pool=pool, layout=layout, ttl=ttl_s, claim_timeout=0)
+        numbers[0] = ids.next_ids(3000)[-1]
+        signal.pause()
+
+    with child(hold) as process:
+        process.wait_for(0, 1)
+        yield process
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda one: one.name)
+def test_the_only_worker_id_goes_from_one_killed_process_to_the_next(
+    server: RedisServer, pool: str, records: Path, number: int
+) -> None:
+    made = []
+    for _ in range(3):
+        with holder(server.url, pool) as process:
+            made.append(process.numbers[0])
+            process.kill(number)
+    with connect(server.url, pool) as heir:
+        made.append(heir.next_id())
+    assert made == sorted(set(made))
+    info = snowredis.WorkerPool(server.url, pool).info()
+    # nothing handles SIGTERM there, so the process could not note that it was told to end
+    assert (info.died, info.expired, info.used) == (3, 0, 0)
+    assert files_in(records) == []
+
+
+@pytest.mark.skipif(not STACKS_ARE_RANDOM, reason="an exec is not seen")
+def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(
+    server: RedisServer, new_pool: Callable[..., str], records: Path
+) -> None:
+    pool = new_pool()
+    made = [int(line) for line in run("tests.snowflake.crash.programs.execs_itself", server.url, pool, "3").split()]
+    assert len(made) == 3
+    assert made == sorted(set(made))
+    assert files_in(records) == []
+    # the process goes on, so nothing died
+    info = snowredis.WorkerPool(server.url, pool).info()
+    assert (info.releases, info.died, info.expired, info.used) == (3, 0, 0, 0)
+
+
+def test_a_name_of_a_file_says_whose_it_is() -> None:
+    name = FileName.parse("2.3.4", "abc")
+    assert name is not None
+    assert (str(name), name.process.image, name.process.namespace) == ("2.3.4", "", "abc")
+    other = name._replace(process=name.process._replace(image="5"), taker=name.process)
+    assert FileName.parse(str(other), "abc") == other
+    assert FileName.parse("notes", "abc") is None
+
+
+def test_heartbeats_release_what_others_left(server: RedisServer, new_pool: Callable[..., str], records: Path) -> None:
+    pool = new_pool()
+    with snowredis.connect(server.url, pool=pool) as ids:
+        ids.claim()
+        with holder(server.url, pool, layout=None) as other:
+            other.kill()
+        assert len(snowredis.WorkerPool(server.url, pool).workers()) == 2
+        # each looks at one record, and the next one at another
+        for _ in files_in(records):
+            ids._beat()
+        assert [worker.worker for worker in snowredis.WorkerPool(server.url, pool).workers()] == [ids.claim().worker]
+
+
+def test_a_living_process_keeps_its_lease_whatever_happens_to_it(server: RedisServer, pool: str) -> None:
+    with holder(server.url, pool) as process, contextlib.closing(connect(server.url, pool)) as other:
+        for number in (0, signal.SIGSTOP):
+            os.kill(process.pid, number)
+            with pytest.raises(snowredis.PoolExhausted):
+                other.claim()
+
+
+def test_nothing_is_kept_open_and_a_closed_generator_leaves_no_file(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    with connect(server.url, pool) as ids:
+        ids.claim()
+        (file,) = files_in(records)
+        descriptors = Path("/proc/self/fd")
+        assert str(file) not in {os.path.realpath(one) for one in descriptors.iterdir()}
+        # removed by somebody: ids are made on
+        file.unlink()
+        assert ids.next_id() < ids.next_id()
+        ids._beat()
+    assert files_in(records) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_closed_generator_needs_no_room_in_the_file_system(server: RedisServer, pool: str, records: Path) -> None:
+    maps = Path("/proc/self/maps")
+    with connect(server.url, pool) as ids:
+        ids.claim()
+        assert str(records) in maps.read_text()
+    # no removed file is mapped either
+    assert str(records) not in maps.read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="becomes another user")
+def test_a_process_that_became_another_user_leaves_a_record_without_a_lease(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    program = Path(__file__).parent / "programs" / "changes_its_user.py"
+    command = [sys.executable, str(program), server.url, pool, layout_spec(ONE)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
+    # only its former user may delete the file
+    (file,) = files_in(records)
+    assert read_page(file.read_bytes()) is None
+    with connect(server.url, pool) as ids:
+        ids.claim()
+        assert not file.exists()
+    events = [event.kind for event in WorkerPool(server.url, pool).events()]
+    assert EventKind.DIED not in events
+
+
+def test_a_generator_that_got_no_lease_leaves_no_file_when_it_is_dropped(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    with connect(server.url, pool) as holding:
+        holding.claim()
+        for _ in range(3):
+            dropped = connect(server.url, pool)
+            with pytest.raises(snowredis.PoolExhausted):
+                dropped.claim()
+            del dropped
+        gc.collect()
+        assert len(files_in(records)) == 1
+
+
+def test_an_outage_leaves_few_files_of_closed_generators(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_files, "MOST_UNRELEASED", 2)
+    # without those that other tests left
+    monkeypatch.setattr(record_files.RECORDS, "unreleased", deque())
+    left: list[set[str]] = []
+    mute = socket.socket(socket.AF_UNIX)
+    mute.bind(f"{tmp_path}/mute.sock")
+    mute.listen()
+    for _ in range(4):
+        with pytest.raises(StoreUnavailable), connect(f"unix://{tmp_path}/mute.sock?socket_timeout=0.2", "away") as ids:
+            ids.claim()
+        left.append({file.name for file in files_in(records)})
+    mute.close()
+    # those of the last two
+    assert [len(names) for names in left] == [1, 2, 2, 2]
+    assert not left[0] & left[2]
+    assert not left[1] & left[3]
+
+
+def test_memory_is_used_again_and_once_only(server: RedisServer, pool: str) -> None:
+    store, files = RedisStore(server.url, config_of(pool)), record_files.RecordFiles()
+
+    def new() -> tuple[CrashRecord, int]:
+        record = files.new_record(store)
+        assert isinstance(record._file, record_files._RecordFile)
+        return record, record._file._addresses[0]
+
+    first, address = new()
+    first.write(Credentials("5a" * 16, owner="{}"))
+    first.clear()
+    # as when a signal handler closes a generator that is being closed
+    first.give_up()
+    first.give_up()
+    (again, same), (_, other) = new(), new()
+    assert again.read() is None
+    assert same == address != other
+
+
+def test_a_file_system_without_room_costs_the_record_and_nothing_else(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    with holder(server.url, pool, file_bytes=0):
+        assert files_in(records) == []
+
+
+def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    before = os.umask(0o777)
+    try:
+        with connect(server.url, pool) as ids:
+            ids.claim()
+            (file,) = files_in(records)
+            assert records.stat().st_mode & 0o777 == 0o700
+            assert file.stat().st_mode & 0o777 == 0o400
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("shared", r"drwxr-x---, user \d+\) is not a directory that only user \d+ can use; .*chmod 700"),
+        ("symlink", "is not a directory"),
+        ("file", "is not a directory"),
+        ("no directory", "No such file or directory; make it writable"),
+        ("full", "No space left on device; free memory there .*--shm-size"),
+        ("hidden", "/proc does not show this process and its parent"),
+    ],
+)
+def test_it_is_said_once_why_crash_records_are_off(
+    server: RedisServer,
+    new_pool: Callable[..., str],
+    records: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    how: str,
+    said: str,
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert why_records_off() == ""
+    assert files_in(records) == []
+    records.rmdir()
+    if how == "shared":
+        records.mkdir()
+        records.chmod(0o750)
+    elif how == "file":
+        records.touch()
+    elif how == "symlink":
+        (tmp_path / "elsewhere").mkdir(0o700)
+        records.symlink_to(tmp_path / "elsewhere")
+    elif how == "full":
+        monkeypatch.setattr(os, "posix_fallocate", full)
+    elif how == "hidden":
+        monkeypatch.setattr(record_files, "parent_name", lambda _: None)
+    else:
+        monkeypatch.setenv(record_files.VARIABLE, str(records / "a" / "b"))
+    assert re.search(said, why_records_off())
+    monkeypatch.setattr(record_files.RECORDS, "_warned", False)
+    for _ in range(2):
+        with snowredis.connect(server.url, pool=new_pool()) as ids:
+            assert ids.next_id()
+            assert not records.is_dir() or files_in(records) == []
+    found = [each for each in caplog.records if "crash records are off: " in each.getMessage()]
+    assert [each.levelname for each in found if each.levelname != "DEBUG"] == ["WARNING"]
+    assert re.search(said, found[0].getMessage())
+
+
+def test_crash_records_that_a_person_switched_off_are_no_fault(
+    server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(record_files.VARIABLE, "off")
+    with connect(server.url, pool) as ids:
+        assert ids.next_id()
+    assert why_records_off() == "SNOWREDIS_CRASH_RECORDS is off"
+    assert not [each for each in caplog.records if each.levelname == "WARNING" and "off" in each.getMessage()]
+
+
+def test_what_a_dead_process_half_wrote_is_removed_and_harms_nobody(
+    server: RedisServer, pool: str, records: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with holder(server.url, pool) as process:
+        (file,) = files_in(records)
+        name = name_of(file)
+        process.kill()
+    page = bytearray(file.read_bytes())
+    file.with_name(str(name._replace(number="77"))).write_bytes(b"")
+    file.with_name(str(name._replace(number="78"))).write_bytes(b"\xff" * len(page))
+    file.with_name(str(name._replace(number="79"))).write_bytes(bytes(len(page)))
+    for start in (HEADER_BYTES, HEADER_BYTES + TEXT_BYTES):
+        page[start : start + 32] = b"\xff\xfe{[" * 8
+    file.with_name(str(name._replace(number="80"))).write_bytes(page)
+    file.with_name("something.else").write_bytes(b"")
+    with connect(server.url, pool):
+        assert max(left.name for left in files_in(records)) == "something.else"
+        assert len(files_in(records)) == 2
+    assert "a crash record is damaged" in caplog.text
+
+
+def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
+    server: RedisServer, new_pool: Callable[..., str], records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # no other heartbeat within the test
+    with snowredis.connect(server.url, pool=new_pool()) as ids:
+        ids.next_id()
+        (file,) = files_in(records)
+        name = name_of(file)
+        neighbors = {2**21 + number for number in range(40)}
+        for pid in neighbors:
+            file.with_name(str(name._replace(process=name.process._replace(pid=pid)))).touch(0o600)
+        looked_at: list[int] = []
+
+        def has_ended(process: Any, *_: object) -> bool:
+            looked_at.append(process.pid)
+            return False
+
+        # it would look, too
+        heartbeat = ids._lifecycle._heartbeat
+        assert heartbeat is not None
+        heartbeat.stop()
+        heartbeat.join()
+        monkeypatch.setattr(sweep, "has_ended", has_ended)
+        for count in range(1, 42):
+            ids._beat()
+            assert len(looked_at) == count
+        assert set(looked_at) == {*neighbors, os.getpid()}
+
+
+def test_a_redis_that_does_not_reply_costs_no_record(
+    server: RedisServer, pool: str, records: Path, tmp_path: Path
+) -> None:
+    with holder(server.url, pool) as process:
+        process.kill()
+    before = files_in(records)
+    config = config_of(pool)
+    away = RedisStore(f"unix://{tmp_path}/no.sock", config)
+    # as if this was the address that the dead process used
+    away.locator = RedisStore(server.url, config).locator
+    access = sweep.own_access(away)
+    assert access is not None
+    with pytest.raises(StoreUnavailable):
+        sweep.sweep(away, 5, access)
+    assert files_in(records) == before
+    with connect(server.url, pool):
+        assert files_in(records) != before
+
+
+@pytest.mark.parametrize(("left_s", "remains"), [(3_600, True), (-1, False)])
+def test_a_file_remains_as_long_as_its_outage_lane_can_be_taken_over(
+    records: Path, monkeypatch: pytest.MonkeyPatch, left_s: float, remains: bool
+) -> None:
+    """In an outage of over an hour, processes that use another Redis tidy up, too."""
+    own = own_name()
+    assert own is not None
+    page = memoryview(bytearray(PAGE_BYTES))
+    now_ms = int(time.time() * 1000)
+    lane_ms = now_ms + int(left_s * 1000)
+    terms = Terms(7, now_ms - 3_600_000, lane_ms, "1-a", "ab", (0, 0, 0, 0))
+    held = HeldLease.granted(terms, PoolConfig(name="orders"), "ab", 1, 0)
+    path = stranger(records, own) / str(FileName(own._replace(started="1", image="1"), "1"))
+    path.touch()
+    inode = record_files._inode(str(path))
+    assert CrashRecord(Owned(), page, inode).write(held.credentials(NO_STATS))
+    path.write_bytes(page)
+    monkeypatch.setattr(sweep, "UNUSED_S", -1.0)
+    sweep.remove_unused(own)
+    assert bool(files_in(records)) == remains
+
+
+def stranger(records: Path, own: ProcessName, namespace: str = "") -> Path:
+    """Return the directory of a family that is not that of this process, and make it."""
+    path = records / f"{'0' * 16}.{namespace or own.namespace}"
+    path.mkdir(0o700, parents=True)
+    records.chmod(0o700)
+    return path
+
+
+def test_files_that_nobody_asks_for_any_more_are_removed_in_time(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, left = own_name(), []
+    assert own is not None
+    here, elsewhere = stranger(records, own), stranger(records, own, "another")
+    for directory, process in ((here, own), (here, own._replace(started="1", image="1")), (elsewhere, own)):
+        (directory / str(FileName(process, "1"))).touch()
+    for unused_s, unknown_s in ((60.0, 60.0), (-1.0, 60.0), (60.0, -1.0)):
+        monkeypatch.setattr(sweep, "UNUSED_S", unused_s)
+        monkeypatch.setattr(sweep, "UNKNOWN_S", unknown_s)
+        sweep.remove_unused(own)
+        left.append(len(files_in(records)))
+    assert left == [3, 2, 1]
+    # with its files, a directory is gone
+    assert list(records.iterdir()) == [here]
+    assert name_of(*files_in(records)).process == own
+
+
+def test_other_files_in_the_directory_are_left_alone(records: Path) -> None:
+    own = own_name()
+    assert own is not None
+    dead = FileName(own._replace(started="1", image="1"), "1")
+    kept = []
+    for directory in (stranger(records, own), stranger(records, own, "another")):
+        for name in ("notes", str(dead)):
+            (directory / name).touch()
+            kept.append(directory / name)
+    sweep.disown()
+    # only that of a process that has ended for certain
+    assert files_in(records) == sorted(each for each in kept if each != kept[1])
+
+
+def test_a_look_sees_every_death(records: Path, server: RedisServer, pool: str) -> None:
+    with contextlib.closing(RedisStore(server.url, config_of(pool))) as store:
+        dead, looked = sweep.DeadProcesses(store), []
+
+        def talk(*sweeps: object) -> int:
+            looked.append(sweeps)
+            return 0
+
+        dead.release(8, talk)
+        with holder(server.url, pool) as process:
+            dead.release(8, talk)
+            assert not looked
+            process.kill()
+        for only_next in (False, True):
+            dead.release(8, talk, only_next=only_next)
+        assert len(looked) == 2
+        (file,) = files_in(records)
+        file.unlink()
+        dead.release(8, talk)
+        assert len(looked) == 2
+
+
+def test_a_record_of_a_stranger_is_never_read(
+    records: Path, server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another parent started it; a thousand of them cost a claim nothing."""
+    with holder(server.url, pool) as process:
+        (file,) = files_in(records)
+        process.kill()
+    own, read = own_name(), []
+    assert own is not None
+    directory = stranger(records, own)
+    file.rename(directory / file.name)
+    for number in range(1000):
+        (directory / str(name_of(file)._replace(number=f"{number:x}"))).touch()
+    monkeypatch.setattr(record_files.Directory, "read", lambda _, name: read.append(name))
+    monkeypatch.setattr(sweep, "CLEAN_ONE_IN", sys.maxsize)
+    with contextlib.closing(connect(server.url, pool)) as ids, pytest.raises(snowredis.PoolExhausted):
+        ids.claim()
+    assert read == []
+    assert len(files_in(directory)) == 1001
+
+
+def test_a_renewal_is_recorded_before_it_is_sent(
+    server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded: list[tuple[str, str]] = []
+
+    def renew(request: RenewRequest) -> None:
+        (file,) = files_in(records)
+        credentials = read_page(file.read_bytes())
+        assert credentials is not None
+        recorded.append((credentials.terms.renewal_id, credentials.pending_renewal_id))
+        assert recorded[-1] == (request.lease.renewal_id, request.pending)
+        raise StoreUnavailable("nowhere", "no reply")
+
+    with connect(server.url, pool) as ids:
+        ids.claim()
+        leases = ids._lease_manager
+        with monkeypatch.context() as patched:
+            patched.setattr(leases.store, "ask", renew)
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    leases.send_renewal(NO_STATS)
+        # the same one is repeated
+        assert recorded[0] == recorded[1]
+        assert all(recorded[0])
+        assert leases.send_renewal(NO_STATS)
+        (file,) = files_in(records)
+        credentials = read_page(file.read_bytes())
+        assert credentials is not None
+        assert (credentials.terms.renewal_id, credentials.pending_renewal_id) == (recorded[0][1], "")

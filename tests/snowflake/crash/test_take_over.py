@@ -1,0 +1,267 @@
+"""A process that starts while Redis is away takes over the lease of one of its machine that has ended."""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.snowflake.crash import files as record_files
+from snowredis.snowflake.crash.record import Credentials, read_page
+from snowredis.snowflake.crash.sweep import UNANSWERED_S
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from tests.snowflake.crash.conftest import files_in
+from tests.support.pools import new_pool
+from tests.support.programs import start
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+from tests.support.warm import FORKS_WITH_THREADS
+
+pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
+
+POOL, TTL_S = "orders", 2.0
+# the namespace of the outage lane
+OUT = Layout().namespaces - 1
+
+
+class Program:
+    """A process with a generator."""
+
+    def __init__(self, url: str) -> None:
+        self.process = start("tests.snowflake.crash.programs.makes_ids", url, POOL, str(TTL_S))
+
+    def ask(self, line: str = "") -> str:
+        """Return what the process prints: an id, or the name of an error."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def id(self) -> int:
+        return int(self.ask())
+
+    def end(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.wait(10)
+
+
+Start = Callable[[], Program]
+
+
+def leases_in(records: Path) -> list[Credentials]:
+    """Return the leases that are recorded."""
+    found = [read_page(path.read_bytes()) for path in files_in(records)]
+    return [each for each in found if each and each.terms.lanes_ms]
+
+
+@pytest.fixture
+def program(own_server: RedisServer) -> Iterator[Start]:
+    config = PoolConfig(name=POOL, ttl_ms=int(TTL_S * 1000), outage_reserve_ms=3_600_000)
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    pool.create(config)
+    started: list[subprocess.Popen[str]] = []
+
+    def begin() -> Program:
+        begun = Program(own_server.url)
+        started.append(begun.process)
+        return begun
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_the_lease_of_a_killed_process_is_taken_over_once_and_kept_when_redis_is_back(
+    own_server: RedisServer, program: Start
+) -> None:
+    killed = program()
+    made = [killed.id() for _ in range(3)]
+    worker = snowredis.decode(made[0]).worker
+    own_server.kill()
+    killed.end()
+    heir, late = program(), program()
+    made.append(heir.id())
+    assert late.ask() == "StoreUnavailable"
+    # longer than the reservation that the killed process had
+    time.sleep(TTL_S + 1)
+    made += [heir.id() for _ in range(3)]
+    parts = [snowredis.decode(an_id) for an_id in made]
+    assert [part.worker for part in parts] == [worker] * len(made)
+    assert parts[-1].backup == OUT
+    own_server.start()
+    # empty: a new worker waits for the floor, and one that has an outage lane does not
+    made += [heir.id() for _ in range(100)]
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    eventually(
+        lambda: heir.process.pid in {each.pid for each in pool.workers()}, "a lease", ignored=(snowredis.PoolNotFound,)
+    )
+    made.append(heir.id())
+    assert len(set(made)) == len(made)
+
+
+def test_the_lease_of_a_process_that_could_not_release_it_is_taken_over(
+    own_server: RedisServer, program: Start
+) -> None:
+    closed = program()
+    an_id = closed.id()
+    own_server.kill()
+    assert closed.ask("close") == "done"
+    heir = program()
+    # the process may make ids with another generator, so it has to end first
+    assert heir.ask() == "StoreUnavailable"
+    closed.end()
+    assert snowredis.decode(heir.id()).worker == snowredis.decode(an_id).worker
+
+
+def test_a_lease_that_another_process_failed_to_release_is_taken_over_unless_it_may_be_released(
+    own_server: RedisServer, program: Start
+) -> None:
+    killed, living = program(), program()
+    worker = snowredis.decode(killed.id()).worker
+    living.id()
+    killed.end()
+    own_server.kill()
+    # the living process tries to release it at its heartbeats, and cannot connect
+    time.sleep(TTL_S / 2)
+    assert snowredis.decode(program().id()).worker == worker
+
+
+def test_many_processes_that_are_killed_in_the_outage_lane_one_after_the_other_repeat_nothing(
+    own_server: RedisServer,
+) -> None:
+    # each tick begins with the same sequence, so one that is used again repeats an id
+    layout = Layout(timestamp_bits=36, worker_bits=2, sequence_bits=10, tick_ms=20)
+    settings: dict[str, Any] = {"layout": layout, "ttl": 1.0, "sequence_start": "zero", "claim_timeout": 0}
+    new_pool(own_server.url, POOL, **{name: settings[name] for name in ("layout", "ttl")})
+    made, rng = memoryview(mmap.mmap(-1, 1 << 20)).cast("q"), random.Random(5)
+
+    def make(first: int) -> NoReturn:
+        ids = snowredis.connect(own_server.url, pool=POOL, **settings)
+        for place in range(first, len(made)):
+            try:
+                made[place] = ids.next_id()
+            except snowredis.SnowredisError as error:
+                print(error, file=sys.stderr, flush=True)
+                break
+            time.sleep(0.002)
+        os._exit(1)
+
+    count = 0
+    for round_ in range(8):
+        pid = os.fork()
+        if not pid:
+            make(count)
+        try:
+            eventually(functools.partial(made.__getitem__, count), "an id", 20)
+            time.sleep(rng.random() * 0.4 + 2 * (round_ == 0))
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        while made[count]:
+            count += 1
+        if not round_:
+            own_server.kill()
+    ids = made[:count].tolist()
+    assert len(set(ids)) == count > 100
+    assert len({layout.decode(an_id).worker for an_id in ids}) == 1
+    assert layout.decode(ids[-1]).backup == OUT
+
+
+@pytest.mark.parametrize(
+    ("operation", "moment"), [("rename", "before"), ("rename", "after"), ("remove", "before"), ("write", "after")]
+)
+def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
+    own_server: RedisServer, program: Start, records: Path, operation: str, moment: str
+) -> None:
+    """Else the lease would be released by one record, while a process that found the other makes ids."""
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    dies = start(
+        "tests.snowflake.crash.programs.dies_while_taking_over", own_server.url, POOL, str(TTL_S), operation, moment
+    )
+    assert dies.wait(30) == -signal.SIGKILL
+    dies.communicate()
+    tokens = [each.token for each in leases_in(records)]
+    assert len(tokens) == len(set(tokens))
+
+
+def test_a_child_that_is_forked_while_its_parent_takes_a_lease_over_records_nothing(
+    own_server: RedisServer, program: Start, records: Path
+) -> None:
+    """Else the lease would be released at the end of the child, while the parent makes ids."""
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    forks = start("tests.snowflake.crash.programs.forks_while_taking_over", own_server.url, POOL, str(TTL_S))
+    assert forks.stdout is not None
+    assert forks.stdout.readline() == "the child has ended\n"
+    assert len(leases_in(records)) == 1
+    forks.communicate()
+
+
+@pytest.mark.parametrize("command", [("REPLICAOF", "127.0.0.1", "1"), ("CONFIG", "SET", "min-replicas-to-write", "1")])
+def test_a_lease_is_taken_over_while_redis_refuses_writes(
+    own_server: RedisServer, program: Start, command: tuple[str, ...]
+) -> None:
+    killed = program()
+    worker = snowredis.decode(killed.id()).worker
+    own_server.client().execute_command(*command)
+    killed.end()
+    assert snowredis.decode(program().id()).worker == worker
+
+
+def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is_full(
+    own_server: RedisServer, program: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = program()
+    worker = snowredis.decode(killed.id()).worker
+    own_server.kill(signal.SIGSTOP)
+    killed.end()
+    # as if this process was a sibling of the one that it started
+    monkeypatch.setattr(record_files, "parent_name", lambda own: own)
+    ids = snowredis.connect(own_server.url, pool=POOL, ttl=TTL_S, outage_reserve=3600)
+    refusals = [snowredis.PoolExhausted(POOL, 1, 0), snowredis.StoreUnavailable(POOL, "gone")]
+
+    def refuse(*_: object) -> None:
+        raise refusals.pop(0)
+
+    monkeypatch.setattr(ids._lease_manager, "send_claim", refuse)
+    monkeypatch.setattr(ids._lease_manager, "prepare", lambda: None)
+    monkeypatch.setattr(ids._lease_manager.dead_processes, "release", lambda *_, **__: 1)
+    an_id = ids.next_id()
+    own_server.kill(signal.SIGCONT)
+    monkeypatch.undo()
+    assert (snowredis.decode(an_id).worker, refusals) == (worker, [])
+    ids.close()
+
+
+def test_starters_that_are_killed_in_a_redis_that_hangs_leave_few_files(
+    own_server: RedisServer, program: Start, records: Path
+) -> None:
+    own_server.kill(signal.SIGSTOP)
+    for _ in range(3):
+        starter = program()
+        assert starter.ask() == "StoreUnavailable"
+        assert len(files_in(records)) == 1
+        starter.end()
+        (path,) = files_in(records)
+        long_ago_s = time.time() - 2 * UNANSWERED_S
+        os.utime(path, (long_ago_s, long_ago_s))
+    own_server.kill(signal.SIGCONT)

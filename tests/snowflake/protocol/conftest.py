@@ -1,0 +1,107 @@
+"""One fixture for stores on the Redis of the simulation, on fakeredis and on a real redis-server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from snowredis.core.layout import Layout
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.redis_store import RedisStore
+from snowredis.snowflake.protocol.replies import Created
+from snowredis.snowflake.protocol.requests import Store
+from snowredis.testing import ManualClock
+from tests.support.holder import Holder, create, fresh_hex
+from tests.support.lua_store import LuaStore
+from tests.support.servers import RedisServer
+
+SMALL = Layout(timestamp_bits=41, backup_bits=1, worker_bits=2, sequence_bits=10)
+# real servers cannot be told that time passed: enough for several calls on a busy machine, and soon over
+TTL_MS = 600
+CONFIG = PoolConfig(name="contract", layout=SMALL, ttl_ms=TTL_MS)
+
+
+@dataclass
+class Place:
+    """A store and its time.
+
+    Attributes:
+        step: sets the clock of the server, ms forward or back; None for a real one.
+    """
+
+    store: Store
+    now_ms: Callable[[], int]
+    elapse: Callable[[int], None]
+    wipe: Callable[[], object]
+    config: PoolConfig
+    step: Callable[[int], None] | None = None
+
+    def holder(self) -> Holder:
+        return Holder(self.store, self.now_ms)
+
+    def created(self) -> Place:
+        assert isinstance(create(self.store, self.now_ms()), Created)
+        return self
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def really_wait(ms: int) -> None:
+    time.sleep(ms / 1000)
+
+
+@pytest.fixture(params=["model", "fakeredis", "redis"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    yield from open_place(request, CONFIG)
+
+
+@pytest.fixture(params=["model", "fakeredis"])
+def stepped(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A pool whose server has a clock that a test can step."""
+    yield from open_place(request, CONFIG)
+
+
+@pytest.fixture(params=["fakeredis", "redis"])
+def forgetful(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A pool with durability="none"."""
+    yield from open_place(request, replace(CONFIG, durability="none"))
+
+
+def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[Place]:
+    if request.param == "model":
+        clock = ManualClock()
+        simulated = LuaStore.on_clock(config, clock.server_time_ms)
+        yield Place(simulated, clock.server_time_ms, clock.advance, simulated.model.wipe, config, clock.advance)
+        return
+    config = replace(config, name=f"p{wall_ms()}")
+    if request.param == "fakeredis":
+        fakeredis = pytest.importorskip("fakeredis")
+        from snowredis.embedded.fake import install_info
+
+        install_info()
+        client, clock = fakeredis.FakeRedis(), ManualClock()
+        # what the command TIME reads
+        request.getfixturevalue("monkeypatch").setattr("fakeredis.commands_mixins.server_mixin.time", clock)
+        store = RedisStore(client, config)
+        yield Place(store, clock.server_time_ms, clock.advance, client.flushall, config, clock.advance)
+        return
+    running: RedisServer = request.getfixturevalue("server")
+    store = RedisStore(running.url, config)
+    yield Place(store, wall_ms, really_wait, running.client().flushall, config)
+    store.close()
+
+
+def new_pool(server: RedisServer, config: PoolConfig) -> RedisStore:
+    """Open a store of a new pool with a unique name, created as by a person."""
+    store = RedisStore(server.url, replace(config, name=f"{config.name}{fresh_hex()[-6:]}"))
+    assert isinstance(create(store, wall_ms()), Created)
+    return store
+
+
+def holder(store: RedisStore) -> Holder:
+    return Holder(store, wall_ms)

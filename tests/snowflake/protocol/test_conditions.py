@@ -1,0 +1,215 @@
+"""Conditions of uniqueness that the specification found, on the shipped scripts and simulated servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from snowredis.snowflake.protocol.replies import Granted, LossReason, Renewed, Seen, Settling
+from tests.lab.simulation.pool_faults import AtTheServer
+from tests.lab.simulation.redis_model import RedisModel
+from tests.snowflake.protocol.simulated import SimPool
+from tests.support.holder import Holder, create
+
+
+@pytest.fixture
+def place() -> SimPool:
+    return SimPool(slack_ms=2_000)
+
+
+def test_a_claim_repeated_after_a_loss_is_not_answered_from_the_record_before_it(place: SimPool) -> None:
+    """Its answer would say that the lease belongs to the present incarnation, and its renewal were no adoption."""
+    holder = place.holder().claim()
+    place.restart()
+    assert isinstance(holder.ask_claim(), Settling)
+    place.stage.wait(place.config.floor_ms + 1)
+    again = holder.ask_claim()
+    assert isinstance(again, Granted)
+    # above all that the first answer allowed
+    assert min(again.terms.lanes_ms) >= holder.until_ms
+
+
+def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: SimPool) -> None:
+    holder = place.holder()
+    names = []
+    for _ in range(3):
+        holder.claim()
+        names.append(holder.terms.renewal_id)
+        # the same token, and the same clock
+        place.stage.wait(1)
+    place.stage.wait(place.config.ttl_ms + 1)
+    names.append(holder.claim().terms.renewal_id)
+    assert len(set(names)) == 4
+
+
+def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was_under_way(place: SimPool) -> None:
+    """A documented limit: the chain cannot tell them apart before one of them begins another renewal."""
+    one = place.holder().claim()
+    two = replace(one)
+    first = one.ask_renew("aa" * 16)
+    place.stage.wait(1_000)
+    second = two.ask_renew("aa" * 16)
+    assert isinstance(first, Renewed)
+    assert isinstance(second, Renewed)
+    assert second.terms.until_ms == first.terms.until_ms + 1_000
+    assert isinstance(two.ask_renew(), Renewed)
+    assert one.lost().reason == LossReason.COPIED
+
+
+@pytest.mark.parametrize("behind_ms", [0, 500])
+def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: SimPool, behind_ms: int) -> None:
+    """The marks tell; the clock of the server may be behind when it grants the later claim."""
+    one, _ = place.holder().claim(), place.holder().claim()
+    copy = replace(one)
+    one.release()
+    place.stage.wait(behind_ms + 20)
+    place.stage.master.offset_us = -behind_ms * 1000
+    heir = place.holder().claim()
+    assert heir.worker == one.worker
+    place.restart()
+    assert copy.lost().reason == LossReason.REASSIGNED
+    assert isinstance(heir.ask_renew(), Renewed)
+
+
+def test_a_late_renewal_of_a_lease_that_was_released_is_no_rollback(place: SimPool) -> None:
+    """The next holder begins where the lease that was released ends."""
+    one, other = place.holder().claim(), place.holder().claim()
+    late, later = replace(one), replace(other)
+    heirs = []
+    for each in (one, other):
+        each.release()
+        heirs.append(place.holder().claim())
+    assert [heir.lanes_ms for heir in heirs] == [(late.until_ms,), (later.until_ms,)]
+    for each in (late, later):
+        refused = each.lost()
+        assert (refused.reason, refused.alarm) == (LossReason.REASSIGNED, None)
+    heirs[0].release()
+    assert place.holder().claim().worker == heirs[0].worker
+
+
+def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place: SimPool) -> None:
+    """Its clock is behind all that the worker id was used for."""
+    holders = [place.holder().claim(), place.holder().claim()]
+    place.stage.wait(place.config.ttl_ms + 1)
+    behind = place.holder().claim(ahead_ms=-2 * place.config.ttl_ms)
+    assert behind.worker == holders[0].worker
+    assert min(behind.lanes_ms) == holders[0].until_ms > behind.until_ms
+    assert behind.release()
+    heirs = [place.holder().claim() for _ in range(2)]
+    (heir,) = [each for each in heirs if each.worker == behind.worker]
+    assert min(heir.lanes_ms) >= holders[0].until_ms
+
+
+def test_more_marks_out_of_reach_than_one_claim_looks_at_do_not_hide_the_others() -> None:
+    place = SimPool(worker_bits=7)
+    place.stage.master.offset_us = 3_600_000_000
+    for early in [place.holder().claim() for _ in range(65)]:
+        assert early.release("1")
+    place.stage.master.offset_us = 0
+    granted = 0
+    # more than there are unused worker ids
+    for _ in range(66):
+        place.stage.wait(7_000)
+        late = place.holder()
+        if isinstance(late.ask_claim(now=True), Granted):
+            assert late.claim().release("1")
+            granted += 1
+    # one claim sees none but those, and the next one looks at others
+    assert granted >= 65
+
+
+def test_a_renewal_never_moves_the_end_of_a_lease_back(place: SimPool) -> None:
+    """If it moved back with a server's clock, the worker id would be leased again too early."""
+    one, other = place.holder().claim(), place.holder().claim()
+    lease_end_ms = place.now_ms() + place.config.ttl_ms
+    place.stage.master.offset_us = -place.config.redis_skew_ms * 1000
+    assert isinstance(one.ask_renew(), Renewed)
+    place.stage.wait(lease_end_ms - 1 - place.now_ms())
+    assert isinstance(other.ask_renew(), Renewed)
+    assert not isinstance(place.holder().ask_claim(), Granted)
+    assert one.seen != Seen()
+
+
+# --- another pool of the same name at the address -----------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(place: SimPool) -> AtTheServer:
+    """A pool of the same name and settings on another server, whose floor has passed, with a worker."""
+    server = RedisModel(place.stage.world, "elsewhere")
+    store = AtTheServer(place.stage, server, place.config)
+    create(store, place.now_ms())
+    place.stage.wait(1)
+    Holder(store, place.now_ms).claim()
+    return store
+
+
+def led_to(store: AtTheServer, holder: Holder) -> Holder:
+    """Let a holder reach another server from now on, by the same address."""
+    holder.store = store
+    return holder
+
+
+@pytest.mark.parametrize("call", ["renewal", "release"])
+def test_a_holder_that_reaches_another_pool_raises_an_alarm_and_the_floor(
+    place: SimPool, elsewhere: AtTheServer, call: str
+) -> None:
+    living = led_to(elsewhere, place.holder().claim())
+    before = living.seen
+    if call == "renewal":
+        reply = living.ask_renew()
+        assert reply.alarm is not None
+        assert reply.alarm.from_ms <= living.until_ms - place.config.ttl_ms
+    else:
+        assert not living.release()
+    assert living.seen.incarnation != before.incarnation
+    newcomer = Holder(elsewhere, place.now_ms).settling()
+    assert newcomer.wait_ms == place.config.floor_ms
+    # said once
+    assert newcomer.alarm is None
+
+
+def test_a_holder_whose_worker_id_nobody_has_there_is_adopted(place: SimPool, elsewhere: AtTheServer) -> None:
+    place.holder().claim()
+    second = led_to(elsewhere, place.holder().claim())
+    reply = second.ask_renew()
+    assert isinstance(reply, Renewed)
+    assert reply.adopted
+    assert reply.alarm is not None
+    # it is of that pool from now on
+    again = second.ask_renew()
+    assert (isinstance(again, Renewed), again.alarm) == (True, None)
+
+
+def test_a_caller_that_holds_nothing_raises_no_alarm_at_another_pool(place: SimPool, elsewhere: AtTheServer) -> None:
+    ended = place.holder().claim()
+    assert ended.release()
+    newcomer = Holder(elsewhere, place.now_ms, seen=ended.seen).ask_claim()
+    assert isinstance(newcomer, Granted)
+    assert newcomer.alarm is None
+
+
+@pytest.mark.parametrize("outage_ms", [0, 60_000])
+def test_a_holder_that_the_floors_cover_raises_no_alarm_at_another_pool(outage_ms: int) -> None:
+    """Redis lost everything, and a process that knew nothing of the pool created another one."""
+    place = SimPool(slack_ms=2_000, outage_ms=outage_ms)
+    living = place.holder().claim()
+    assert (living.outage_ms > living.until_ms) == (outage_ms > 0)
+    place.stage.master.wipe()
+    newcomer = place.holder().settling()
+    assert living.until_ms <= newcomer.floor_ms
+    reply = living.ask_renew()
+    assert isinstance(reply, Renewed)
+    assert (reply.adopted, reply.alarm, reply.floor_ms) == (True, None, newcomer.floor_ms)
+
+
+def test_a_lane_beyond_the_floors_raises_an_alarm_at_another_pool_before_they_have_passed() -> None:
+    """It was granted while the clocks were ahead, and the pool there was created after they were set right."""
+    place = SimPool(outage_ms=60_000)
+    place.stage.master.offset_us = 3_600_000_000
+    ahead = place.holder().claim()
+    place.stage.master.offset_us = 0
+    place.stage.master.wipe()
+    assert isinstance(place.holder().ask_claim(), Settling)
+    assert ahead.ask_renew().alarm is not None

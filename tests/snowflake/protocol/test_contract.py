@@ -1,0 +1,321 @@
+"""The contract of every store: on the Redis of the simulation, on fakeredis and on a real redis-server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from snowredis.errors import ServerUnidentified
+from snowredis.snowflake.protocol.replies import (
+    Behind,
+    Created,
+    Exists,
+    Granted,
+    LossReason,
+    Lost,
+    PoolFull,
+    Released,
+    Renewed,
+    Settling,
+)
+from snowredis.snowflake.protocol.requests import ReleaseRequest, WorkerStats
+from tests.snowflake.protocol.conftest import TTL_MS, Place
+from tests.support.holder import Holder, create, fresh_hex
+
+LEAD_MS = SKEW_MS = TTL_MS // 12
+FLOOR_MS = TTL_MS + LEAD_MS + SKEW_MS
+# clocks are read before and after a call
+SLACK_MS = 40
+
+
+@pytest.fixture
+def pool(place: Place) -> Place:
+    return place.created()
+
+
+def test_every_claim_gets_a_worker_id_of_its_own_until_the_pool_is_full(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert [holder.worker for holder in holders] == [0, 1, 2, 3]
+    answer = pool.holder().ask_claim()
+    assert isinstance(answer, PoolFull)
+    assert 0 < answer.wait_ms <= TTL_MS
+
+
+def test_nothing_begins_before_the_moment_at_which_a_person_created_the_pool(place: Place) -> None:
+    created = create(place.store, place.now_ms())
+    assert created.redis_ms == created.floor_ms
+    assert place.holder().claim(now=True).lanes_ms == (created.floor_ms, created.floor_ms)
+    behind = place.holder().ask_claim(ahead_ms=-3_600_000, now=True)
+    assert isinstance(behind, Behind)
+    assert behind.wait_ms > 3_600_000 - 60_000
+
+
+def test_a_claim_that_was_renewed_already_is_not_answered_again(pool: Place) -> None:
+    first = pool.holder().claim()
+    first.ask_renew()
+    late = Holder(pool.store, pool.now_ms, token=first.token)
+    assert late.claim().worker != first.worker
+    assert isinstance(first.ask_renew(), Renewed)
+
+
+def test_a_repeated_renewal_answers_as_before(pool: Place) -> None:
+    holder = pool.holder().claim()
+    copied = replace(holder, terms=holder.terms._replace(renewal_id="ab"))
+    pending = fresh_hex()
+    assert isinstance(holder.ask_renew(pending), Renewed)
+    assert isinstance(copied.ask_renew(pending), Renewed)
+    assert isinstance(holder.ask_renew(), Renewed)
+
+
+def test_an_expired_lease_goes_to_the_next_claim_above_its_mark_and_is_never_renewed_then(pool: Place) -> None:
+    dead = [pool.holder().claim() for _ in range(4)]
+    pool.elapse(TTL_MS + SLACK_MS)
+    heir = pool.holder().claim()
+    assert heir.worker == 0
+    assert min(heir.lanes_ms) >= dead[0].until_ms
+    assert dead[0].lost().reason == LossReason.REASSIGNED
+
+
+def test_an_expired_lease_that_nobody_took_goes_on(pool: Place) -> None:
+    holder = pool.holder().claim()
+    pool.elapse(TTL_MS + SLACK_MS)
+    assert isinstance(holder.ask_renew(), Renewed)
+    assert holder.until_ms > pool.now_ms()
+
+
+def test_nothing_goes_back_by_a_release_that_does_not_know_the_newest_renewal(pool: Place) -> None:
+    """The reply to the last renewal was lost: a copy of this process may have it, and have opened any lane."""
+    holders = [pool.holder().claim() for _ in range(4)]
+    holder = holders[1]
+    before, pending = holder.terms.renewal_id, fresh_hex()
+    holder.ask_renew(pending)
+    terms, stats = holder.terms._replace(renewal_id=before), WorkerStats(ids_made=7)
+    request = ReleaseRequest(holder.seen, pool.now_ms(), holder.token, terms, pending, "00", stats)
+    assert isinstance(pool.store.ask(request), Released)
+    heir = pool.holder().claim()
+    assert heir.worker == 1
+    assert heir.lanes_ms == (holder.until_ms, holder.until_ms)
+
+
+def test_only_the_holder_can_release(pool: Place) -> None:
+    holder = pool.holder().claim()
+    holder.ask_renew()
+    thief = replace(holder, token=fresh_hex())
+    assert not thief.release()
+    assert not holder.release(renewal_id=fresh_hex())
+    assert isinstance(holder.ask_renew(), Renewed)
+    assert holder.release()
+    assert not holder.release()
+    assert isinstance(holder.ask_renew(), Lost)
+
+
+def test_the_worker_id_that_was_free_the_longest_is_taken_first(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    for index in (1, 0):
+        holders[index].release()
+        pool.elapse(3)
+    assert [pool.holder().claim().worker for _ in range(2)] == [1, 0]
+
+
+def test_a_worker_id_with_all_its_lanes_comes_before_one_with_a_backup_namespace_only(pool: Place) -> None:
+    released = pool.holder().claim()
+    assert released.release()
+    # three were never used
+    assert [pool.holder().claim(now=True).worker for _ in range(4)] == [1, 2, 3, 0]
+
+
+def test_a_worker_id_with_a_backup_namespace_comes_before_one_that_has_to_be_waited_for(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert holders[0].release("11")
+    pool.elapse(3)
+    assert holders[1].release("10")
+    assert pool.holder().claim().worker == 1
+    assert pool.holder().claim().worker == 0
+
+
+def test_a_caller_with_a_clock_behind_gets_a_lane_that_fits_it(pool: Place) -> None:
+    pool.elapse(SLACK_MS)
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert holders[0].release("11")
+    assert holders[1].release("10")
+    assert pool.holder().claim(ahead_ms=-SLACK_MS, now=True).worker == 1
+    assert isinstance(pool.holder().ask_claim(ahead_ms=-SLACK_MS, now=True), Behind)
+
+
+def test_a_caller_whose_clock_is_behind_all_lanes_is_told_by_how_much(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    for holder in holders:
+        holder.release("11")
+    lowest_ms = min(holder.until_ms for holder in holders)
+    before = pool.now_ms()
+    answer = pool.holder().ask_claim(ahead_ms=-TTL_MS, now=True)
+    assert isinstance(answer, Behind)
+    assert lowest_ms - pool.now_ms() <= answer.wait_ms - TTL_MS <= lowest_ms - before
+    late = pool.holder().claim()
+    assert late.lanes_ms == (lowest_ms, lowest_ms)
+
+
+def test_a_pool_is_created_once(place: Place) -> None:
+    assert isinstance(create(place.store, place.now_ms()), Created)
+    assert isinstance(create(place.store, place.now_ms()), Exists)
+
+
+def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Place) -> None:
+    began = place.now_ms()
+    answer = place.holder().settling()
+    assert TTL_MS < answer.wait_ms <= FLOOR_MS
+    place.elapse(FLOOR_MS + SLACK_MS)
+    holder = place.holder().claim()
+    assert began + FLOOR_MS <= min(holder.lanes_ms)
+    assert max(holder.lanes_ms) <= place.now_ms()
+
+
+HOURS_MS = 8 * 3600 * 1000
+
+
+def test_after_a_loss_while_clocks_were_ahead_newcomers_wait_a_floor_and_the_worker_goes_on(stepped: Place) -> None:
+    """The machine boots ahead, Redis loses its data meanwhile, and then the clock is corrected."""
+    assert stepped.step is not None
+    stepped.step(HOURS_MS)
+    holder = stepped.created().holder().claim()
+    stepped.wipe()
+    assert isinstance(holder.ask_renew(), Renewed)
+    stepped.step(-HOURS_MS)
+    assert stepped.holder().settling().wait_ms <= FLOOR_MS
+    until_ms = holder.until_ms
+    assert isinstance(holder.ask_renew(), Renewed)
+    assert holder.until_ms == until_ms
+    stepped.elapse(TTL_MS // 2)
+    assert isinstance(holder.ask_renew(), Renewed)
+    stepped.elapse(FLOOR_MS - TTL_MS // 2)
+    newcomer = stepped.holder().claim(now=True)
+    assert newcomer.worker != holder.worker
+    assert max(newcomer.lanes_ms) <= stepped.now_ms()
+
+
+def test_a_pool_that_was_created_while_clocks_were_ahead_is_open_once_they_are_right(stepped: Place) -> None:
+    assert stepped.step is not None
+    stepped.step(HOURS_MS)
+    early = stepped.created().holder().claim()
+    stepped.step(-HOURS_MS)
+    newcomer = stepped.holder().claim(now=True)
+    assert newcomer.worker != early.worker
+    assert max(newcomer.lanes_ms) <= stepped.now_ms()
+    # nothing of the early one is granted again
+    stepped.elapse(TTL_MS + SKEW_MS + 1)
+    assert {stepped.holder().claim(now=True).worker for _ in range(3)}.isdisjoint({early.worker})
+    assert isinstance(stepped.holder().ask_claim(), Behind)
+
+
+def test_a_floor_counts_from_the_clock_of_the_caller_if_the_redis_clock_is_behind(stepped: Place) -> None:
+    """The Redis clock is corrected later, and nothing that was granted before the loss is granted again."""
+    assert stepped.step is not None
+    behind_ms = LEAD_MS + TTL_MS
+    stepped.created()
+    before = Holder(stepped.store, stepped.now_ms).claim()
+    stepped.wipe()
+    true_ms = stepped.now_ms()
+    stepped.step(-behind_ms)
+    answer = Holder(stepped.store, lambda: true_ms).settling()
+    assert answer.floor_ms == true_ms + FLOOR_MS > before.until_ms
+    stepped.step(behind_ms)
+    assert stepped.holder().ask_claim().floor_ms == answer.floor_ms
+
+
+def test_a_caller_far_ahead_of_the_redis_clock_is_refused_when_it_notices_a_loss(stepped: Place) -> None:
+    assert stepped.step is not None
+    stepped.created()
+    stepped.wipe()
+    true_ms = stepped.now_ms()
+    stepped.step(-LEAD_MS - TTL_MS - 1)
+    for call in (Holder(stepped.store, lambda: true_ms).ask_claim, lambda: create(stepped.store, true_ms)):
+        with pytest.raises(ServerUnidentified) as refused:
+            call()
+        assert refused.value.code == "clock"
+    # whose clock agrees with that of Redis notices it
+    assert isinstance(stepped.holder().ask_claim(), Settling)
+
+
+def test_a_small_step_back_of_the_redis_clock_changes_no_lease_end(stepped: Place) -> None:
+    assert stepped.step is not None
+    stepped.created().elapse(SKEW_MS)
+    holder = stepped.holder().claim()
+    stepped.step(-SKEW_MS)
+    assert isinstance(stepped.holder().ask_claim(), Granted)
+    stepped.elapse(TTL_MS)
+    others = [stepped.holder().claim().worker for _ in range(3)]
+    assert holder.worker not in others
+    assert isinstance(stepped.holder().ask_claim(), PoolFull)
+
+
+def test_after_a_wipe_living_holders_go_on_and_newcomers_wait(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(3)]
+    pool.wipe()
+    assert isinstance(pool.holder().ask_claim(), Settling)
+    for holder in holders[:2]:
+        before = holder.until_ms
+        answer = holder.ask_renew()
+        assert isinstance(answer, Renewed)
+        assert answer.adopted
+        assert holder.until_ms >= before
+    for _ in range(3):
+        pool.elapse((FLOOR_MS + SLACK_MS) // 3)
+        for holder in holders[:2]:
+            assert isinstance(holder.ask_renew(), Renewed)
+    newcomers = [pool.holder().claim() for _ in range(2)]
+    assert {newcomer.worker for newcomer in newcomers} == {2, 3}
+    assert min(newcomers[0].lanes_ms) >= max(holder.until_ms for holder in holders[2:])
+
+
+def test_after_a_wipe_a_holder_is_refused_when_its_worker_id_was_given_away(pool: Place) -> None:
+    holder = pool.holder().claim()
+    pool.wipe()
+    pool.holder().ask_claim()
+    pool.elapse(FLOOR_MS + SLACK_MS)
+    heir = pool.holder().claim()
+    assert heir.worker == holder.worker
+    assert isinstance(holder.ask_renew(), Lost)
+    assert min(heir.lanes_ms) >= holder.until_ms
+
+
+def test_an_adopted_holder_releases_as_before(pool: Place) -> None:
+    holder = pool.holder().claim()
+    pool.wipe()
+    assert holder.ask_renew().adopted
+    assert holder.release("10")
+    assert not holder.release("10")
+
+
+# --- durability="none": losses go unnoticed ---------------------------------------------------------
+
+
+def test_where_losses_go_unnoticed_a_newcomer_starts_above_all_that_may_exist(forgetful: Place) -> None:
+    began = forgetful.now_ms()
+    # nobody created the pool; nobody has to be let in first, either
+    holder = forgetful.holder().claim()
+    assert min(holder.lanes_ms) >= began + FLOOR_MS
+    # which it waits for, as the holder of a lease
+    while holder.until_ms <= holder.lanes_ms[0]:
+        forgetful.elapse(TTL_MS // 6)
+        assert isinstance(holder.ask_renew(), Renewed)
+    began = forgetful.now_ms()
+    assert min(forgetful.holder().claim().lanes_ms) >= began + FLOOR_MS
+
+
+def test_where_losses_go_unnoticed_nobody_is_taken_up_again(forgetful: Place) -> None:
+    holder = forgetful.holder().claim()
+    forgetful.wipe()
+    assert holder.lost().reason == LossReason.FORGOTTEN
+
+
+def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have_had_it_since(forgetful: Place) -> None:
+    holder, punctual = forgetful.holder().claim(), forgetful.holder().claim()
+    forgetful.elapse(TTL_MS // 2)
+    assert isinstance(punctual.ask_renew(), Renewed)
+    forgetful.elapse(TTL_MS // 2 - SKEW_MS)
+    assert holder.lost().reason == LossReason.LATE
+    assert isinstance(punctual.ask_renew(), Renewed)
+    # nor does a claim that is repeated so late
+    again = Holder(forgetful.store, forgetful.now_ms, token=holder.token).claim()
+    assert again.worker != holder.worker or again.lanes_ms != holder.lanes_ms

@@ -1,0 +1,158 @@
+"""Pools on real servers that lose acknowledged writes, or that hide such a loss."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.environment import from_environment
+from snowredis.errors import ServerUnidentified, StoreBroken
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.redis_store import RedisStore
+from snowredis.snowflake.protocol.replies import Created, Granted, Renewed, Settling
+from tests.snowflake.protocol.conftest import really_wait, wall_ms
+from tests.support.holder import Holder, create, fresh_hex
+from tests.support.servers import RedisServer, redis_server, replicated
+from tests.support.waiting import eventually
+
+LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
+SHORT = PoolConfig(name="short", layout=LAYOUT, ttl_ms=240)
+
+
+def open_holder(server: RedisServer, config: PoolConfig) -> Holder:
+    return Holder(RedisStore(server.url, config), wall_ms)
+
+
+def created(server: RedisServer, config: PoolConfig) -> None:
+    assert isinstance(create(RedisStore(server.url, config), wall_ms()), Created)
+
+
+# --- a server that does not show which it is -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis without INFO, for scripts and for clients."""
+    with redis_server(tmp_path_factory.mktemp("silent"), "--rename-command", "INFO", "") as running:
+        yield running
+
+
+# the bound: it must not be asked again and again
+@pytest.mark.timeout(10)
+def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: RedisServer) -> None:
+    with contextlib.closing(snowredis.connect(silent.url, pool="orders", layout=LAYOUT)) as ids:
+        for make in (ids.claim, ids.next_id):
+            with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
+                make()
+    assert caught.value.code == "info-refused"
+    for remedy in ("allow it for the user", 'durability="assured"', 'durability="none"', "nothing was claimed"):
+        assert remedy in str(caught.value)
+    assert silent.client().exists(*pool_keys("orders")) == 0
+
+
+@pytest.mark.timeout(10)
+def test_a_user_who_may_not_run_info_is_told_that_this_is_missing(own_server: RedisServer) -> None:
+    created(own_server, SHORT)
+    own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", "-info")
+    app = RedisStore(f"unix://app:secret@{own_server.socket}", SHORT)
+    with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
+        Holder(app, wall_ms).ask_claim()
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("durability", ["assured", "none"])
+def test_whoever_says_what_stands_in_is_served_by_a_server_without_info(silent: RedisServer, durability: Any) -> None:
+    config = replace(SHORT, name=durability, durability=durability)
+    created(silent, config)
+    holder = open_holder(silent, config).claim()
+    assert isinstance(holder.ask_renew(), Renewed)
+    assert holder.release()
+
+
+# --- what each durability makes of a restart -------------------------------------------------------
+
+
+@pytest.mark.parametrize("durability", ["detect", "assured", "none"])
+def test_after_a_restart_from_a_snapshot_newcomers_start_where_durability_says(
+    own_server: RedisServer, durability: str
+) -> None:
+    # longer than a restart on a busy machine
+    config = replace(SHORT, durability=durability, ttl_ms=5_000)
+    created(own_server, config)
+    holder = open_holder(own_server, config).claim()
+    own_server.save()
+    own_server.restart()
+    began = wall_ms()
+    answer = open_holder(own_server, config).ask_claim()
+    if durability == "detect":
+        assert isinstance(answer, Settling)
+        assert answer.floor_ms >= began + config.floor_ms
+        return
+    assert isinstance(answer, Granted)
+    floor_ms = began + config.floor_ms if durability == "none" else 0
+    assert min(answer.terms.lanes_ms) >= floor_ms
+    # the record is there, and young enough
+    holder.store = RedisStore(own_server.url, config)
+    assert holder.ask_renew().adopted is False
+
+
+def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: RedisServer) -> None:
+    config = replace(SHORT, durability="assured")
+    created(own_server, config)
+    holder = open_holder(own_server, config).claim()
+    own_server.client().flushall()
+    answer = open_holder(own_server, config).settling()
+    assert answer.floor_ms == answer.redis_ms + config.floor_ms
+    assert holder.ask_renew().adopted
+
+
+# --- a failover that the address does not show -----------------------------------------------------
+
+
+def test_a_replica_promoted_behind_a_fixed_address_repeats_nothing(tmp_path: Path) -> None:
+    """It has run for longer than a floor and missed the newest claim; failover_slack is not set."""
+    settings: Any = {"pool": "orders", "layout": LAYOUT, "ttl": 0.5}
+    address = tmp_path / "redis"
+    with replicated(tmp_path) as (master, replica):
+        address.symlink_to(master.socket)
+        created(master, PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
+        eventually(lambda: replica.client().exists(pool_keys("orders")[0]), "the pool is there, too")
+        # INFO's uptime in whole seconds: two of them prove one
+        really_wait(2_100)
+        replica.client().replicaof("NO", "ONE")
+        url = f"unix://{address}"
+        with snowredis.connect(url, **settings) as lost, snowredis.connect(url, **settings) as heir:
+            before = {lost.next_id()}
+            old = lost.lease
+            master.kill()
+            address.unlink()
+            address.symlink_to(replica.socket)
+            heir.claim()
+            new = heir.lease
+            assert old is not None
+            assert new is not None
+            assert new.worker != old.worker or min(new.opens) >= old.until
+            assert heir.next_id() not in before
+
+
+# --- constants of the pool -------------------------------------------------------------------------
+
+
+def test_the_environment_says_what_redis_is_trusted_with() -> None:
+    settings = from_environment({"SNOWREDIS_DURABILITY": "none"})
+    with contextlib.closing(snowredis.connect(**settings)) as ids:
+        assert " durability=none" in ids._config.signature
+
+
+def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:
+    store = RedisStore(server.url, replace(SHORT, name=f"few{fresh_hex()[-6:]}"), min_replicas=1)
+    server.client().hset(pool_keys(store.config.name)[0], mapping={"signature": store.config.signature})
+    with pytest.raises(StoreBroken):
+        Holder(store, wall_ms).ask_claim()

@@ -1,0 +1,333 @@
+"""The end of a pool, and what starts there, on the shipped scripts and a simulated server.
+
+tests/snowflake/test_restored_pools.py has servers that are killed, and replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from snowredis.errors import LayoutMismatch, StoreUnavailable
+from snowredis.snowflake.protocol.administration import Ends
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.replies import Absent, Created, Exists, Granted, LossReason, Renewed, Reply
+from tests.lab.simulation.pool_faults import AtTheServer
+from tests.snowflake.protocol.simulated import SimPool
+from tests.support.holder import Holder, create
+
+_Reply = TypeVar("_Reply", bound=Reply)
+OUTAGE_MS = 60_000
+
+
+class WithoutReplica(AtTheServer):
+    """Store of a person while a replica does not reply."""
+
+    def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
+        reply = super()._lasting(change, strict=strict)
+        if strict:
+            raise StoreUnavailable(self.where, "0 of 1 replicas have it")
+        return reply
+
+
+class Place(SimPool):
+    def end(self) -> Ends:
+        reply = self.store.delete(self.now_ms())
+        assert isinstance(reply, Ends)
+        return reply
+
+    def end_unconfirmed(self) -> None:
+        with pytest.raises(StoreUnavailable):
+            WithoutReplica(self.stage, self.stage.master, self.config).delete(self.now_ms())
+
+    def wait_until(self, ms: int) -> None:
+        self.stage.wait(max(0, ms - self.now_ms()))
+
+    @property
+    def wider(self) -> PoolConfig:
+        """Return the same pool with another layout."""
+        layout = self.config.layout
+        return replace(self.config, layout=replace(layout, worker_bits=layout.worker_bits + 1))
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place(outage_ms=OUTAGE_MS)
+
+
+# --- when ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outage_ms", [0, OUTAGE_MS])
+def test_the_earliest_end_is_that_of_all_reservations(outage_ms: int) -> None:
+    place = Place(outage_ms=outage_ms)
+    holders = [place.holder().claim() for _ in range(2)]
+    place.stage.wait(1000)
+    assert isinstance(holders[0].ask_renew(), Renewed)
+    ends = place.end()
+    assert ends.end_ms == max(max(holder.until_ms, holder.outage_ms) for holder in holders)
+    assert not ends.over
+
+
+def test_a_pool_in_which_nothing_was_granted_is_over_at_once(place: Place) -> None:
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (True, place.now_ms())
+    assert place.holder().claim(now=True).lanes_ms == (ends.end_ms, ends.end_ms)
+
+
+def test_a_pool_whose_workers_released_is_over_at_once_and_the_next_one_starts_at_its_end(place: Place) -> None:
+    holder = place.holder().claim()
+    assert holder.release("10")
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (True, holder.until_ms)
+    other = replace(place.config, ttl_ms=5_000)
+    assert isinstance(create(place.person(other), place.now_ms()), Created)
+    assert place.holder(other).settling().wait_ms == holder.until_ms - place.now_ms()
+    place.wait_until(ends.end_ms)
+    assert place.holder(other).claim(now=True).lanes_ms == (ends.end_ms, ends.end_ms)
+
+
+def test_after_a_kill_the_end_is_behind_the_outage_lane(place: Place) -> None:
+    killed = place.holder().claim()
+    place.stage.wait(place.config.ttl_ms + 1)
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (False, killed.outage_ms)
+
+
+def test_an_outage_lane_that_was_opened_is_waited_for_after_its_release(place: Place) -> None:
+    holder = place.holder().claim()
+    assert holder.release("11")
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (False, holder.outage_ms)
+
+
+@pytest.mark.parametrize("outage_ms", [0, OUTAGE_MS])
+def test_after_a_loss_the_end_is_not_before_the_floors(outage_ms: int) -> None:
+    place = Place(outage_ms=outage_ms)
+    place.restart()
+    config = place.config
+    horizon_ms = config.floor_ms - config.ttl_ms + max(config.ttl_ms, outage_ms)
+    assert place.end().end_ms == place.now_ms() + horizon_ms
+
+
+def test_the_end_of_a_pool_with_many_records_is_behind_all_that_was_ever_granted(place: Place) -> None:
+    holder = place.holder().claim()
+    assert holder.release("10")
+    # as if there were more records than are read
+    place.stage.network.edit = lambda _, source: source.replace("SCANNED = 10000", "SCANNED = 0")
+    ends = place.end()
+    assert not ends.over
+    # the highest end of all is written with some time in advance
+    assert holder.outage_ms <= ends.end_ms <= holder.outage_ms + place.config.ttl_ms
+
+
+def test_a_record_that_cannot_be_read_counts_with_all_that_was_ever_granted(place: Place) -> None:
+    holder = place.holder().claim()
+    place.stored[f"w:{holder.worker}"] = "what is this?"
+    ends = place.end()
+    assert not ends.over
+    assert ends.end_ms >= holder.outage_ms
+
+
+def test_where_losses_go_unnoticed_the_end_is_behind_all_that_may_have_been_forgotten() -> None:
+    place = Place(outage_ms=OUTAGE_MS, durability="none")
+    config = place.config
+    ends = place.end()
+    assert not ends.over
+    assert ends.end_ms == place.now_ms() + config.floor_ms - config.ttl_ms + OUTAGE_MS
+
+
+def test_where_clocks_were_ahead_the_end_says_until_when(place: Place) -> None:
+    place.stage.master.offset_us = 3_600_000_000
+    ahead = place.holder().claim()
+    assert ahead.release("10")
+    place.stage.master.offset_us = 0
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (False, ahead.until_ms)
+    assert ends.end_ms > place.now_ms() + 3_000_000
+
+
+def test_a_pool_that_does_not_exist_gets_no_end() -> None:
+    place = Place()
+    place.stage.master.wipe()
+    assert isinstance(place.store.delete(place.now_ms()), Absent)
+    assert place.stored == {}
+
+
+# --- once ---------------------------------------------------------------------------------------------
+
+
+def test_an_end_is_set_once(place: Place) -> None:
+    holder = place.holder().claim()
+    first = place.end()
+    assert first.end_ms == holder.outage_ms
+    for _ in range(2):
+        place.stage.wait(1000)
+        assert isinstance(holder.ask_renew(), Renewed)
+        assert place.end().end_ms == first.end_ms
+
+
+def test_nothing_is_reserved_beyond_the_end(place: Place) -> None:
+    holder = place.holder().claim()
+    ends = place.end()
+    place.stage.wait(2000)
+    assert isinstance(holder.ask_renew(ahead_ms=10_000), Renewed)
+    assert holder.outage_ms == ends.end_ms
+    place.wait_until(ends.end_ms - 2000)
+    late = place.holder().claim()
+    assert max(late.until_ms, late.outage_ms) == ends.end_ms
+    assert min(late.lanes_ms) <= late.until_ms
+
+
+def test_an_end_is_kept_in_a_loss_and_the_next_pool_waits_for_the_floor(place: Place) -> None:
+    ends = place.end()
+    assert ends.over
+    place.restart()
+    assert place.holder(place.wider).settling().floor_ms == place.now_ms() + place.config.floor_ms > ends.end_ms
+
+
+# --- confirmed ----------------------------------------------------------------------------------------
+
+
+def test_an_end_that_was_never_confirmed_stops_the_pool_until_it_is(place: Place) -> None:
+    """A copy that does not have the end would grant ids beyond it."""
+    holder = place.holder().claim()
+    place.end_unconfirmed()
+    place.stage.wait(1000)
+    # it is cut at once
+    assert isinstance(holder.ask_renew(), Renewed)
+    place.wait_until(holder.outage_ms - 1)
+    assert isinstance(place.holder().ask_claim(), Granted)
+    place.stage.wait(1)
+    before = dict(place.stored)
+    calls: list[Callable[[], object]] = [
+        place.holder().ask_claim,
+        holder.ask_renew,
+        holder.release,
+        lambda: create(place.store, place.now_ms()),
+    ]
+    for call in calls:
+        with pytest.raises(LayoutMismatch, match="Repeat the command that ended it"):
+            call()
+    with pytest.raises(LayoutMismatch):
+        place.holder(place.wider).ask_claim()
+    for noted in ("mismatch", "mismatches"):
+        assert place.stored.pop(noted, None) != before.get(noted) or noted not in before
+    assert place.stored == before
+    ends = place.end()
+    assert (ends.over, ends.end_ms) == (True, holder.outage_ms)
+    assert min(place.holder(place.wider).claim(now=True).lanes_ms) == ends.end_ms
+
+
+def test_an_end_that_is_confirmed_before_it_passes_stops_nobody(place: Place) -> None:
+    holder = place.holder().claim()
+    place.end_unconfirmed()
+    ends = place.end()
+    assert isinstance(holder.ask_renew(), Renewed)
+    place.wait_until(ends.end_ms)
+    assert isinstance(place.holder().ask_claim(), Granted)
+
+
+def test_a_pool_without_a_lease_is_not_over_before_its_end_is_confirmed(place: Place) -> None:
+    holder = place.holder().claim()
+    assert holder.release("10")
+    place.end_unconfirmed()
+    # nobody may start there yet
+    with pytest.raises(LayoutMismatch):
+        create(place.person(place.wider), place.now_ms())
+    # a process of the old one may still begin
+    assert place.holder().claim().until_ms <= holder.until_ms
+    assert not place.end().over
+
+
+# --- what starts there --------------------------------------------------------------------------------
+
+
+def test_a_process_with_other_settings_is_told_until_when_a_deleted_pool_lasts(place: Place) -> None:
+    place.holder().claim()
+    place.end()
+    with pytest.raises(LayoutMismatch, match="The pool was deleted and ends at"):
+        place.holder(place.wider).ask_claim()
+
+
+def test_a_person_creates_the_next_pool_once_the_last_one_is_over(place: Place) -> None:
+    place.holder().claim()
+    ends = place.end()
+    assert isinstance(create(place.store, place.now_ms()), Exists)
+    place.wait_until(ends.end_ms + 5)
+    created = create(place.person(place.wider), place.now_ms())
+    assert isinstance(created, Created)
+    assert created.floor_ms == place.now_ms()
+    assert isinstance(create(place.person(place.wider), place.now_ms()), Exists)
+
+
+def test_what_people_count_stays_and_no_record_does(place: Place) -> None:
+    holders = [place.holder().claim() for _ in range(2)]
+    holders[0].ask_renew()
+    with pytest.raises(LayoutMismatch):
+        place.holder(place.wider).ask_claim()
+    ends = place.end()
+    place.wait_until(ends.end_ms)
+    before = dict(place.stored)
+    assert isinstance(place.holder(place.wider).ask_claim(), Granted)
+    after = place.stored
+    records = {field for field in before if field.startswith(("w:", "t:"))}
+    assert len(records) == 4
+    assert {field for field in after if field.startswith("w:")} == {"w:0"}
+    assert records.isdisjoint(set(after) - {"w:0"})
+    for name in ("mismatches", "mismatch"):
+        assert after[name] == before[name]
+    assert (after["claims"], before["claims"]) == ("3", "2")
+    until, _, layout = after["layouts"].partition("|")
+    assert int(until) == ends.end_ms
+    assert f"layout={layout} " in place.config.signature
+    assert int(after["version"]) > int(before["version"])
+
+
+# --- late ---------------------------------------------------------------------------------------------
+
+
+def test_a_renewal_after_the_end_is_refused_and_disturbs_nobody(place: Place) -> None:
+    late, later = place.holder().claim(), place.holder().claim()
+    ends = place.end()
+    place.wait_until(ends.end_ms)
+    heir = place.holder().claim(now=True)
+    assert heir.worker == late.worker
+    for each, reason in ((late, LossReason.REASSIGNED), (later, LossReason.TOO_OLD)):
+        refused = each.lost()
+        assert (refused.reason, refused.alarm) == (reason, None)
+        assert max(each.until_ms, each.outage_ms) <= ends.end_ms
+    assert isinstance(heir.ask_renew(), Renewed)
+
+
+def test_the_first_to_come_after_the_end_may_be_a_worker_of_the_pool_that_ended(place: Place) -> None:
+    late = place.holder().claim()
+    ends = place.end()
+    place.wait_until(ends.end_ms)
+    assert late.lost().reason == LossReason.TOO_OLD
+    assert min(Holder(place.store, place.now_ms).claim(now=True).lanes_ms) == ends.end_ms
+
+
+def test_a_release_after_the_end_frees_nothing_of_the_next_pool(place: Place) -> None:
+    late = place.holder().claim()
+    ends = place.end()
+    place.wait_until(ends.end_ms)
+    heir = place.holder().claim(now=True)
+    assert heir.worker == late.worker
+    assert not late.release()
+    assert isinstance(heir.ask_renew(), Renewed)
+
+
+def test_workers_of_the_old_layout_are_refused_once_another_one_has_started(place: Place) -> None:
+    late = place.holder().claim()
+    ends = place.end()
+    place.wait_until(ends.end_ms)
+    create(place.person(place.wider), place.now_ms())
+    for _ in range(2):
+        for call in (late.ask_renew, late.release):
+            with pytest.raises(LayoutMismatch):
+                call()
+        assert isinstance(place.holder(place.wider).ask_claim(), Granted)

@@ -1,0 +1,414 @@
+"""The outage lane of a worker id, in every store: what is reserved, kept, given back and granted again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from snowredis.core.layout import Layout
+from snowredis.errors import ConfigError
+from snowredis.snowflake.protocol.administration import PoolAdministration
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.replies import Created, Granted, LossReason, Renewed, Settling
+from tests.snowflake.protocol.conftest import CONFIG, TTL_MS, Place, open_place, wall_ms
+from tests.support.holder import Holder, create, fresh_hex
+from tests.support.records import change_record
+from tests.support.servers import RedisServer
+
+DAY_MS = 24 * 3600 * 1000
+LEAD_MS = SKEW_MS = TTL_MS // 12
+FLOOR_MS = TTL_MS + LEAD_MS + SKEW_MS
+OUTAGE_FLOOR_MS = DAY_MS + LEAD_MS + SKEW_MS
+SLACK_MS = 40
+THREE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=2, sequence_bits=10)
+WITH_LANE = replace(CONFIG, layout=THREE, outage_reserve_ms=DAY_MS)
+
+
+@pytest.fixture(params=["model", "redis"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    yield from open_place(request, WITH_LANE)
+
+
+@pytest.fixture
+def pool(place: Place) -> Place:
+    return place.created()
+
+
+@pytest.fixture(params=["model"])
+def stepped(request: pytest.FixtureRequest) -> Iterator[Place]:
+    for place in open_place(request, WITH_LANE):
+        yield place.created()
+
+
+def opens(holder: Holder) -> int:
+    return holder.lanes_ms[-1]
+
+
+def is_reserved(holder: Holder) -> bool:
+    return holder.outage_ms > opens(holder)
+
+
+# --- claim and renew --------------------------------------------------------------------------------
+
+
+def test_a_claim_reserves_the_highest_lane_for_a_day_and_the_others_for_a_ttl(pool: Place) -> None:
+    before = pool.now_ms()
+    holder = pool.holder().claim()
+    # all lanes begin where the pool was created
+    assert len(set(holder.lanes_ms)) == 1
+    assert max(holder.lanes_ms) <= before
+    assert before + TTL_MS <= holder.until_ms <= pool.now_ms() + TTL_MS
+    assert before + DAY_MS <= holder.outage_ms <= pool.now_ms() + DAY_MS
+
+
+def test_a_renewal_extends_both_and_never_shortens_one(pool: Place) -> None:
+    holder = pool.holder().claim()
+    until_ms, outage_ms = holder.until_ms, holder.outage_ms
+    pool.elapse(30)
+    holder.ask_renew()
+    assert until_ms + 30 <= holder.until_ms <= pool.now_ms() + TTL_MS
+    assert holder.outage_ms >= outage_ms + 30
+    before = holder.until_ms, holder.outage_ms
+    holder.ask_renew(ahead_ms=-10_000)
+    assert (holder.until_ms, holder.outage_ms) == before
+
+
+def test_a_clock_that_runs_ahead_is_capped(pool: Place) -> None:
+    holder = pool.holder().claim(ahead_ms=10**10)
+    for _ in range(2):
+        assert holder.until_ms <= pool.now_ms() + LEAD_MS + TTL_MS
+        assert holder.outage_ms <= pool.now_ms() + LEAD_MS + DAY_MS
+        assert isinstance(holder.ask_renew(ahead_ms=10**10), Renewed)
+
+
+def test_the_same_claim_again_answers_the_same_lease(pool: Place) -> None:
+    first = pool.holder().claim()
+    again = Holder(pool.store, pool.now_ms, token=first.token).claim()
+    assert (again.worker, again.lanes_ms) == (first.worker, first.lanes_ms)
+    assert again.until_ms >= first.until_ms
+    assert again.outage_ms >= first.outage_ms
+    assert pool.holder().claim().worker != first.worker
+
+
+def test_the_outage_lane_of_a_dead_holder_is_granted_from_its_end(pool: Place) -> None:
+    dead = [pool.holder().claim() for _ in range(4)]
+    pool.elapse(TTL_MS + SLACK_MS)
+    heir = pool.holder().claim()
+    assert opens(heir) >= dead[heir.worker].outage_ms
+    # the others are open
+    assert max(heir.lanes_ms[:-1]) <= pool.now_ms()
+    # it is reserved as soon as there is something to reserve
+    assert is_reserved(heir) == (heir.outage_ms > dead[heir.worker].outage_ms)
+    heir.ask_renew()
+    assert is_reserved(heir)
+
+
+def test_claims_prefer_worker_ids_whose_outage_lane_is_open(pool: Place) -> None:
+    killed, released = pool.holder().claim(), pool.holder().claim()
+    pool.elapse(TTL_MS + SLACK_MS)
+    assert released.release()
+    assert pool.holder().claim().worker == released.worker
+    # then one that was never used
+    assert pool.holder().claim().worker == 2
+    assert pool.holder().claim().worker == 3
+    assert pool.holder().claim().worker == killed.worker
+
+
+def test_a_worker_id_without_its_outage_lane_comes_before_one_with_a_backup_namespace_only(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    pool.elapse(TTL_MS + SLACK_MS)
+    for holder in holders[1:]:
+        assert isinstance(holder.ask_renew(), Renewed)
+    # first in the order in which they became available, but its first lane is reserved
+    assert holders[1].release()
+    assert pool.holder().claim().worker == holders[0].worker
+    assert pool.holder().claim().worker == holders[1].worker
+
+
+# --- release ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opened", ["1000", "1100", "1011", "0000"])
+def test_a_release_gives_back_whole_each_other_lane_that_was_never_opened(pool: Place, opened: str) -> None:
+    holder = pool.holder().claim()
+    others = [pool.holder().claim() for _ in range(3)]
+    assert holder.release(opened)
+    heir = pool.holder().claim(now=True)
+    assert heir.worker not in [other.worker for other in others]
+    ends = (*[holder.until_ms] * 3, holder.outage_ms)
+    expected = [end if was == "1" else begin for begin, end, was in zip(holder.lanes_ms, ends, opened, strict=True)]
+    assert heir.lanes_ms == (holder.until_ms, *expected[1:])
+
+
+@pytest.mark.parametrize("unsure", [{"opened": ""}, {"opened": "000"}, {"reclaimed": True}], ids=str)
+def test_in_doubt_all_lanes_are_reserved_to_their_ends(pool: Place, unsure: dict[str, Any]) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert holders[2].release(**unsure)
+    heir = pool.holder().claim()
+    assert heir.worker == 2
+    assert heir.lanes_ms == (*[holders[2].until_ms] * 3, holders[2].outage_ms)
+
+
+def test_a_release_gives_back_no_lane_whose_end_is_not_the_callers(pool: Place) -> None:
+    """The reply to the last renewal was lost: a copy of this process may have it."""
+    holders = [pool.holder().claim() for _ in range(4)]
+    holder = holders[1]
+    before = holder.terms
+    pool.elapse(20)
+    holder.ask_renew()
+    after = holder.until_ms, holder.outage_ms
+    holder.set(until_ms=before.until_ms, outage_until_ms=before.outage_until_ms)
+    assert holder.release()
+    heir = pool.holder().claim()
+    assert heir.worker == holder.worker
+    assert heir.lanes_ms == (*[after[0]] * 3, after[1])
+
+
+def test_the_end_of_the_outage_lane_and_that_of_the_others_are_compared_each(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    pool.elapse(1)
+    holder, end_ms = holders[1], holders[1].outage_ms
+    holder.set(outage_until_ms=end_ms - 1)
+    assert holder.release()
+    heir = pool.holder().claim()
+    assert heir.lanes_ms == (holder.until_ms, *holder.lanes_ms[1:3], end_ms)
+
+
+def test_an_outage_lane_that_the_holder_does_not_have_is_not_given_back(pool: Place) -> None:
+    began_ms = pool.now_ms()
+    dead = [pool.holder().claim() for _ in range(4)]
+    pool.elapse(TTL_MS + SLACK_MS)
+    # on its clock the others have not claimed yet, however long that took
+    heir = pool.holder().claim(ahead_ms=began_ms - SLACK_MS - pool.now_ms())
+    assert not is_reserved(heir)
+    assert heir.release()
+    for other in dead:
+        if other.worker != heir.worker:
+            other.ask_renew()
+    pool.elapse(TTL_MS)
+    next_heir = pool.holder().claim()
+    assert next_heir.worker == heir.worker
+    assert opens(next_heir) >= dead[heir.worker].outage_ms
+
+
+# --- refused ----------------------------------------------------------------------------------------
+
+
+def lost_to_another(pool: Place) -> tuple[Holder, Holder]:
+    """Return a holder whose worker id somebody else has, and the other one."""
+    dead = [pool.holder().claim() for _ in range(4)]
+    pool.elapse(TTL_MS + SLACK_MS)
+    heir = pool.holder().claim()
+    return dead[heir.worker], heir
+
+
+def test_a_refused_holder_keeps_its_outage_lane_if_the_worker_id_was_taken_from_it(pool: Place) -> None:
+    holder, _ = lost_to_another(pool)
+    answer = holder.lost()
+    assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, True)
+
+
+def test_a_refused_holder_loses_its_outage_lane_if_another_was_the_holder_before(pool: Place) -> None:
+    """Two were the holder since: the record does not say whether a copy of this one gave the lane back."""
+    first, second = lost_to_another(pool)
+    pool.elapse(TTL_MS + SLACK_MS)
+    others = [pool.holder().claim() for _ in range(4)]
+    assert second.worker in [other.worker for other in others]
+    for holder, keeps in ((first, False), (second, True)):
+        answer = holder.lost()
+        assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, keeps)
+
+
+@pytest.mark.parametrize("claimed", [False, True], ids=["available", "claimed again"])
+def test_a_copy_whose_worker_id_was_released_loses_its_outage_lane(pool: Place, claimed: bool) -> None:
+    """The lane went back whole, so another process may have it."""
+    holders = [pool.holder().claim() for _ in range(4)]
+    copy = replace(holders[2])
+    assert holders[2].release()
+    if claimed:
+        assert pool.holder().claim().worker == copy.worker
+    answer = copy.lost()
+    assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, False)
+
+
+def test_a_copy_that_renewed_later_loses_its_outage_lane(pool: Place) -> None:
+    one = pool.holder().claim()
+    copy = replace(one)
+    one.ask_renew()
+    answer = copy.lost()
+    assert (answer.reason, answer.keeps_lane) == (LossReason.COPIED, False)
+
+
+def test_an_earlier_release_of_the_worker_id_takes_no_lane_from_a_later_holder(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert holders[2].release()
+    later = pool.holder().claim()
+    assert later.worker == 2
+    pool.elapse(TTL_MS + SLACK_MS)
+    for holder in holders:
+        if holder.worker != 2:
+            holder.ask_renew()
+    assert pool.holder().claim().worker == 2
+    answer = later.lost()
+    assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, True)
+
+
+# --- losses -----------------------------------------------------------------------------------------
+
+
+def test_after_a_wipe_a_living_holder_keeps_and_extends_both(pool: Place) -> None:
+    holder = pool.holder().claim()
+    before = holder.until_ms, opens(holder), holder.outage_ms
+    pool.wipe()
+    pool.elapse(20)
+    assert holder.ask_renew().adopted
+    assert holder.until_ms >= before[0]
+    assert opens(holder) == before[1]
+    assert holder.outage_ms >= before[2] + 20
+
+
+def test_after_a_wipe_newcomers_wait_as_long_as_ever_and_have_no_outage_lane_for_a_day(pool: Place) -> None:
+    gone = pool.holder().claim()
+    began = pool.now_ms()
+    pool.wipe()
+    answer = pool.holder().settling()
+    assert answer.wait_ms <= FLOOR_MS
+    pool.elapse(answer.wait_ms + SLACK_MS)
+    newcomer = pool.holder().claim()
+    assert newcomer.worker == gone.worker
+    assert max(newcomer.lanes_ms[:-1]) <= pool.now_ms()
+    assert opens(newcomer) >= max(gone.outage_ms, began + OUTAGE_FLOOR_MS)
+
+
+def test_a_holder_without_an_outage_lane_gets_it_from_the_floor_after_a_loss(pool: Place) -> None:
+    _, heir = lost_to_another(pool)
+    heir.set(outage_until_ms=0)
+    began = pool.now_ms()
+    pool.wipe()
+    assert heir.ask_renew().adopted
+    assert opens(heir) >= began + OUTAGE_FLOOR_MS
+
+
+def test_adoption_looks_at_the_end_of_the_ordinary_reservation_only(pool: Place) -> None:
+    holder = pool.holder().claim()
+    pool.wipe()
+    pool.elapse(TTL_MS - LEAD_MS - SKEW_MS + 5)
+    assert holder.lost().reason == LossReason.TOO_OLD
+    assert holder.outage_ms > pool.now_ms() + DAY_MS // 2
+
+
+def test_an_outage_floor_of_a_time_when_the_redis_clock_was_ahead_is_replaced(stepped: Place) -> None:
+    assert stepped.step is not None
+    true_ms = stepped.now_ms()
+    stepped.wipe()
+    stepped.step(DAY_MS)
+    assert isinstance(Holder(stepped.store, lambda: true_ms).ask_claim(), Settling)
+    stepped.step(-DAY_MS)
+    stepped.holder().ask_claim()
+    stepped.elapse(FLOOR_MS + SLACK_MS)
+    assert opens(stepped.holder().claim()) <= true_ms + OUTAGE_FLOOR_MS
+
+
+@pytest.mark.parametrize("kind", ["fakeredis", "redis"])
+def test_where_losses_go_unnoticed_the_outage_lane_opens_a_day_after_the_claim(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    request.param = kind
+    for forgetful in open_place(request, replace(WITH_LANE, durability="none")):
+        began = forgetful.now_ms()
+        holder = forgetful.holder().claim()
+        assert opens(holder) >= began + OUTAGE_FLOOR_MS
+        assert not is_reserved(holder)
+        for _ in range(2):
+            forgetful.elapse(LEAD_MS + SKEW_MS)
+            assert isinstance(holder.ask_renew(), Renewed)
+        assert is_reserved(holder)
+        assert opens(holder) >= began + OUTAGE_FLOOR_MS
+
+
+# --- a pool that a person created --------------------------------------------------------------------
+
+
+def test_a_pool_that_a_person_created_has_its_outage_lanes_at_once(place: Place) -> None:
+    assert isinstance(create(place.store, place.now_ms()), Created)
+    holder = place.holder().claim(now=True)
+    assert is_reserved(holder)
+    assert opens(holder) <= place.now_ms()
+    assert holder.release()
+    others = [place.holder().claim(now=True) for _ in range(4)]
+    assert max(map(opens, others)) <= place.now_ms()
+
+
+def test_a_pool_that_nobody_created_opens_its_outage_lanes_after_their_own_floor(place: Place) -> None:
+    began = place.now_ms()
+    answer = place.holder().settling()
+    place.elapse(answer.wait_ms + 1)
+    assert began + OUTAGE_FLOOR_MS <= opens(place.holder().claim()) <= place.now_ms() + OUTAGE_FLOOR_MS
+
+
+# --- records, in Redis -------------------------------------------------------------------------------
+
+
+LONG = PoolConfig(name="lanes", layout=THREE, ttl_ms=60_000, outage_reserve_ms=DAY_MS)
+
+
+@pytest.fixture
+def store(server: RedisServer) -> Iterator[PoolAdministration]:
+    store = PoolAdministration(server.url, replace(LONG, name=f"lanes{fresh_hex()[-6:]}"))
+    assert isinstance(create(store, wall_ms()), Created)
+    yield store
+    store.close()
+
+
+def test_a_token_in_two_records_gets_a_third_worker_id_if_the_older_one_is_claimed_by_another(
+    server: RedisServer, store: PoolAdministration
+) -> None:
+    """After a loss, a repeated claim got another worker id. Nothing says any more which one it was; none is shared."""
+    first = Holder(store, wall_ms).claim()
+    key, client = pool_keys(store.config.name)[0], server.client()
+    client.hset(key, "run_id", "another")
+    Holder(store, wall_ms).ask_claim()
+    # as if the floor had passed
+    client.hset(key, "lost_at", wall_ms() - LONG.floor_ms)
+    again = Holder(store, wall_ms, token=first.token).claim()
+    assert again.worker != first.worker
+    ended_ms = wall_ms() - 10
+    change_record(client, store.config.name, first.worker, until_ms=ended_ms, lease_end_ms=ended_ms, outage_ms=0)
+    assert Holder(store, wall_ms).claim().worker == first.worker
+    once_more = Holder(store, wall_ms, token=first.token).claim()
+    assert once_more.worker not in (first.worker, again.worker)
+    assert isinstance(again.ask_renew(), Renewed)
+
+
+# --- settings ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"layout": Layout(backup_bits=0), "outage_reserve_ms": DAY_MS}, "has no backup bits"),
+        ({"outage_reserve_ms": TTL_MS}, "longer than the ttl"),
+        ({"outage_reserve_ms": 32 * DAY_MS}, "out of range"),
+        ({"outage_reserve_ms": -2}, "out of range"),
+    ],
+)
+def test_an_outage_reserve_that_cannot_work_is_refused(settings: dict[str, Any], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        replace(CONFIG, **settings)
+
+
+def test_one_backup_bit_is_enough_on_request(request: pytest.FixtureRequest) -> None:
+    request.param = "model"
+    for place in open_place(request, replace(CONFIG, outage_reserve_ms=DAY_MS)):
+        holder = place.created().holder().ask_claim()
+        assert isinstance(holder, Granted)
+        assert len(holder.terms.lanes_ms) == 2
+        assert (holder.terms.outage_until_ms or 0) > holder.terms.until_ms
+
+
+def test_a_ttl_of_a_day_needs_no_outage_lane() -> None:
+    assert PoolConfig(name="lanes", ttl_ms=DAY_MS - 1).outage_reserve_ms == DAY_MS
+    assert PoolConfig(name="lanes", ttl_ms=DAY_MS).outage_reserve_ms == 0

@@ -1,0 +1,62 @@
+"""The wait for a pool that Redis does not know is visible: a warning."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from snowredis.snowflake.protocol.memory_store import MemoryStore
+from snowredis.snowflake.protocol.replies import Behind, ClaimReply, Seen
+from snowredis.snowflake.protocol.requests import Request
+from snowredis.snowflake.upkeep.pace import Pace
+from snowredis.testing import ManualClock, memory_pool
+from tests.support.servers import RedisServer
+
+PROGRAM = Path(__file__).with_name("first_id.py")
+WARNING = (
+    "pool {0}: new workers wait 1.2 s, so that no id is repeated: Redis did not know the pool, or was restarted. "
+    "A pool that no process has used before is created without this wait by: snowredis pool create {0}"
+)
+
+
+def test_the_first_wait_is_one_line_on_stderr(server: RedisServer) -> None:
+    done = subprocess.run(
+        [sys.executable, PROGRAM, server.url, "first"],
+        cwd=PROGRAM.parents[3],
+        env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[3])},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert int(done.stdout) > 0
+    # logging is not configured there
+    warning = re.sub(r"wait 1\.[012] s", "wait 1.2 s", done.stderr)
+    assert warning == WARNING.format("first") + "\n"
+
+
+def test_one_warning_a_wait_and_another_for_the_next() -> None:
+    pace = Pace(10, 0.0, random.Random(1))
+    waits = ((30, 0), (25, 5), (0.1, 10), (0.9, 100), (30, 100))
+    assert [pace.says_floor(left_s, now_s) for left_s, now_s in waits] == [True, False, False, False, True]
+
+
+def test_a_request_that_was_late_is_no_clock_that_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender's clock was right when it was sent: the claim is asked again."""
+    clock = ManualClock()
+    pool = memory_pool(clock=clock)
+    ids = pool.connect()
+    ask, late_ms = MemoryStore.ask, 60_000
+
+    def late_claim(store: MemoryStore, request: Request) -> ClaimReply:
+        monkeypatch.setattr(MemoryStore, "ask", ask)
+        clock.advance(late_ms)
+        return Behind(clock.server_time_ms(), Seen("1-aa", 1), 0, None, late_ms)
+
+    monkeypatch.setattr(MemoryStore, "ask", late_claim)
+    assert ids.next_id() > 0
