@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 try:
     from sphinx.cmd.build import main as sphinx_build
 
-    from scripts._docs import diagrams, links, phone, written
+    from scripts._docs import diagrams, links, openapi, phone, written
 except ImportError as error:
     sys.exit(f"docs.py: {error.name} is not installed. Install it with: pip install -e . --group docs")
 
@@ -47,6 +47,7 @@ def main() -> int:
     if args.write:
         for page in links.all_pages():
             page.write_text(written(page.read_text("utf-8")), "utf-8")
+        openapi.FILE.write_text(openapi.description(), "utf-8")
         return 0
     errors = [*links.broken_links(links.all_pages()), *_diagrams_without_picture()]
     # pages that are gone must not stay in the site

@@ -19,7 +19,6 @@ from snowredis.core.as_json import to_json
 from snowredis.core.layout import MAX_WORKER_BITS, Layout
 from snowredis.core.text import parse_user_id
 from snowredis.process.clock import now_ms
-from snowredis.snowflake.protocol.record import EventKind
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -65,10 +64,6 @@ class HttpProblem(Exception):
             "detail": self.detail,
             "error": self.error,
         } | ({"retry_after_s": self.retry_after_s} if self.retry_after_s else {})
-
-    def body(self) -> bytes:
-        """Return the JSON object of the response."""
-        return json.dumps(self.fields()).encode()
 
 
 _BAD_REQUEST = (errors.InvalidId, errors.ConfigError, errors.LayoutError)
@@ -146,8 +141,10 @@ def choose_media_type(accept: bytes) -> str:
 
 
 MAX_ID_TEXT = 100
-# workers in a response of /workers that names a limit, and characters of a filter
-MAX_WORKERS, MAX_FILTER = 10_000, 100
+# ids in one response, and workers in one that names a limit
+MAX_COUNT = 10_000
+# characters of a filter of workers
+MAX_FILTER = 100
 
 
 def parse_query(query: bytes) -> dict[str, str]:
@@ -163,13 +160,13 @@ def parse_query(query: bytes) -> dict[str, str]:
     return {name: texts[0] for name, texts in values.items()}
 
 
-def parse_count(query: Mapping[str, str], max_count: int) -> int:
-    """Return how many ids are requested. Raises HttpProblem."""
-    text = query.get("count", "")
+def parse_count(query: Mapping[str, str], name: str = "count") -> int:
+    """Return how many ids or workers are requested, MAX_COUNT at most. Raises HttpProblem."""
+    text = query.get(name, "")
     # the length first: int() is slow for megabytes of digits
-    if text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= max_count:
+    if text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= MAX_COUNT:
         return int(text)
-    raise HttpProblem(400, "BadCount", f"count must be a whole number from 1 to {max_count}, not {text[:40]!r}")
+    raise HttpProblem(400, "BadCount", f"{name} must be a whole number from 1 to {MAX_COUNT}, not {text[:40]!r}")
 
 
 def parse_media_type(headers: Headers) -> str:
@@ -185,14 +182,12 @@ def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, 
     return parse_user_id(text, layout, form=form, now_ms=now_ms())[0]
 
 
-def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int | None]:
-    """Return the kind and the worker id that events are to have; None: any. Raises HttpProblem."""
-    kind, worker = query.get("kind"), query.get("worker")
-    if kind is not None and kind not in set(EventKind):
-        raise HttpProblem(400, "BadKind", f"kind must be one of {', '.join(EventKind)}, not {kind[:40]!r}")
+def parse_worker(query: Mapping[str, str]) -> int | None:
+    """Return the worker id whose events are requested; None: all. Raises HttpProblem."""
+    worker = query.get("worker")
     if worker is not None and not (re.fullmatch(r"0|[1-9]\d{0,6}", worker, re.ASCII) and int(worker) <= MAX_WORKER_ID):
         raise HttpProblem(400, "BadWorker", f"worker must be a worker id up to {MAX_WORKER_ID}, not {worker[:40]!r}")
-    return EventKind(kind) if kind is not None else None, int(worker) if worker is not None else None
+    return int(worker) if worker is not None else None
 
 
 _COMMON_HEADERS = {

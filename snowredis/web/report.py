@@ -18,7 +18,7 @@ from snowredis.core.as_json import to_json
 from snowredis.monitor.conditions import status_of
 from snowredis.monitor.pool import Refusal, Snapshot
 from snowredis.monitor.pool_monitor import Reading
-from snowredis.process.coroutines import in_thread
+from snowredis.process.coroutines import OneThread
 from snowredis.web.messages import json_bytes
 from snowredis.worker_pool import WorkerPool
 
@@ -74,10 +74,11 @@ def answer_of(value: Any, tagged: Any = None) -> SharedAnswer:
 
 
 class SharedAnswers:
-    """Answers by name, each made once for all requests of FRESH_S, in a thread."""
+    """Answers by name, each made once for all requests of FRESH_S, one after the other in a thread."""
 
     def __init__(self) -> None:
         self._made: dict[Any, tuple[float, asyncio.Future[Any]]] = {}
+        self._thread = OneThread()
 
     async def get(self, name: Any, make: Callable[[], T]) -> T:
         """Return the answer *name*; call *make* for it if there is none or only an old one. Raises its errors."""
@@ -94,7 +95,7 @@ class SharedAnswers:
 
     async def _make(self, name: Any, make: Callable[[], T]) -> T:
         try:
-            return await in_thread(make)
+            return await self._thread.call(make)
         finally:
             # an answer gets older from its end on
             if name in self._made:

@@ -1,9 +1,9 @@
-"""All paths except ids (service.py) and the page (pages.py): lookups, health, metrics, API description."""
+"""All paths except ids (service.py) and the page (pages.py): lookups, health, metrics."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,18 +11,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from snowredis.core.as_json import to_json
-from snowredis.core.decoded import decoded
+from snowredis.core.decoded import DecodedId, decoded
 from snowredis.monitor.events import Event
 from snowredis.monitor.metric_values import Family
 from snowredis.monitor.metrics import SERVICE
 from snowredis.process.coroutines import in_thread
-from snowredis.snowflake.protocol.record import EventKind
-from snowredis.web import messages, records
+from snowredis.web import messages
 from snowredis.web.access import Guard
 from snowredis.web.messages import HttpProblem
-from snowredis.web.report import SharedAnswer, SharedAnswers, part_of, report_of
-from snowredis.web.served import ServedKinds, ServedPools
+from snowredis.web.report import SharedAnswer, SharedAnswers, answer_of, part_of, report_of
+from snowredis.web.served import ServedPool, ServedPools
 from snowredis.worker_pool import WorkerPool
 
 # events in a response
@@ -62,9 +60,7 @@ class Routes:
 
     pools: ServedPools
     guard: Guard
-    max_count: int
     counts: RequestCounts
-    kinds: ServedKinds
     is_draining: Callable[[], bool]
     # answers about all pools
     _answers: SharedAnswers = field(default_factory=SharedAnswers)
@@ -80,7 +76,6 @@ class Routes:
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
             Route("/metrics", self._metrics),
-            Route("/openapi.json", self._openapi),
             # HEAD; GET is in service.py
             *(Route(path, _no_id) for path in ID_PATHS),
         ]
@@ -92,18 +87,20 @@ class Routes:
     # --- lookups -----------------------------------------------------------------------------------
 
     async def _decode(self, request: Request) -> Response:
-        pool = self.pools.find(_query(request))
-        # without a generator the layout is read from Redis
-        layout = pool.layout or (await pool.ask(lambda monitor: monitor.info())).layout
-        form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
-        return messages.json_response(decoded(layout, an_id, form))
+        return messages.json_response((await self._decoded(request))[1])
 
     async def _whois(self, request: Request) -> Response:
+        pool, parts = await self._decoded(request)
+        whois = await pool.answers.get(("whois", parts.id), lambda: pool.monitor().whois(parts.id))
+        return messages.json_response({"decoded": parts, "whois": whois})
+
+    async def _decoded(self, request: Request) -> tuple[ServedPool, DecodedId]:
+        """Return the pool and the fields of the id that a request names. Raises HttpProblem, SnowredisError."""
         pool = self.pools.find(_query(request))
-        layout = (await pool.ask(lambda monitor: monitor.info())).layout
+        # without a generator the layout is read from Redis
+        layout = pool.layout or (await pool.answers.get("info", pool.monitor().info)).layout
         form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
-        whois = await pool.ask_alone(lambda monitor: monitor.whois(an_id))
-        return messages.json_response({"decoded": decoded(layout, an_id, form), "whois": whois})
+        return pool, decoded(layout, an_id, form)
 
     async def _workers(self, request: Request) -> Response:
         query = _query(request)
@@ -111,7 +108,7 @@ class Routes:
         text = query.get("filter", "").lower()
         if len(text) > messages.MAX_FILTER:
             raise HttpProblem(400, "BadFilter", f"a filter may have {messages.MAX_FILTER} characters at most")
-        limit = messages.parse_count({"count": query["limit"]}, messages.MAX_WORKERS) if "limit" in query else None
+        limit = messages.parse_count(query, "limit") if "limit" in query else None
         report = await pool.answers.get("report", lambda: report_of(pool.monitor()))
         answer = await pool.answers.get(("workers", text, limit), lambda: part_of(report, text, limit))
         return _shared(request, answer)
@@ -120,13 +117,9 @@ class Routes:
         return messages.json_response({"pools": self.pools.names})
 
     async def _events(self, request: Request) -> Response:
-        pool = self.pools.find(_query(request))
-        kind, worker = messages.parse_event_filter(_query(request))
-        if kind is None and worker is None:
-            newest = lambda monitor: {"pool": pool.name, "events": monitor.events(newest=MAX_EVENTS)}  # noqa: E731
-            return _shared(request, await pool.answer("events", newest))
-        events = await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker))
-        return messages.json_response({"pool": pool.name, "events": events})
+        pool, worker = self.pools.find(_query(request)), messages.parse_worker(_query(request))
+        make = lambda: answer_of({"pool": pool.name, "events": _events_of(pool.monitor(), worker)})  # noqa: E731
+        return _shared(request, await pool.answers.get(("events", worker), make))
 
     # --- for machines ------------------------------------------------------------------------------
 
@@ -143,38 +136,33 @@ class Routes:
         if "pool" in query:
             self.guard.check(request.scope)
         pools = self.pools.chosen(query)
-        problems = {
-            pool.name: _draining() if is_draining else await pool.reason()
-            for pool in pools
-            if is_draining or not pool.ready
-        }
+        problems = {pool.name: _DRAINING if is_draining else await pool.reason() for pool in pools
+                    if is_draining or not pool.ready}  # fmt: skip
+        states = {pool.name: _readiness(problems.get(pool.name)) for pool in pools} if known else {}
+        if not problems:
+            return messages.json_response({"ready": True, "pools": states})
         # the longest wait: all of them are needed
-        problem = max(problems.values(), key=lambda one: one.retry_after_s) if problems else None
-        state = records.Readiness(
-            problem is None, {pool.name: _readiness(problems.get(pool.name)) for pool in pools} if known else {}
-        )
-        if problem is None:
-            return messages.json_response(state)
+        problem = max(problems.values(), key=lambda one: one.retry_after_s)
         text = {} if known else {"detail": "a request with the token is told the reason"}
         retry = {"retry-after": str(problem.retry_after_s)} if problem.retry_after_s else {}
-        fields = problem.fields() | to_json(state) | text
+        fields = problem.fields() | {"ready": False, "pools": states} | text
         return messages.json_response(fields, status=problem.status, more=retry, media_type=messages.PROBLEM_JSON)
 
     async def _metrics(self, _request: Request) -> Response:
         text = await self._answers.get("metrics", self._metrics_text)
         return Response(text, 200, messages.PLAIN_HEADERS, _METRICS_TEXT)
 
-    async def _openapi(self, _request: Request) -> Response:
-        others = [(one.kind, one.tag) for one in self.kinds.served]
-        return messages.json_response(records.description(self.max_count, self.pools.names, others))
-
 
 async def _no_id(_request: Request) -> Response:
     return Response(headers=messages.PLAIN_HEADERS)
 
 
-def _draining() -> HttpProblem:
-    return HttpProblem(503, "Draining", "this process of the service is stopping", 1)
+_DRAINING = HttpProblem(503, "Draining", "this process of the service is stopping", 1)
+
+
+def _readiness(problem: HttpProblem | None) -> dict[str, Any]:
+    error, detail = (problem.error, problem.detail) if problem else (None, None)
+    return {"ready": problem is None, "error": error, "detail": detail}
 
 
 def _query(request: Request) -> dict[str, str]:
@@ -196,16 +184,11 @@ def _shared(request: Request, answer: SharedAnswer) -> Response:
     return Response(answer.body, 200, headers, messages.JSON)
 
 
-def _events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) -> tuple[Event, ...]:
-    """Return the newest events of a kind, of a worker id, or both, oldest first. Blocks: it reads all events."""
-    found = [event for event in monitor.events() if kind in (None, event.kind) and worker in (None, event.worker)]
-    return tuple(found[-MAX_EVENTS:])
-
-
-def _readiness(problem: HttpProblem | None) -> records.PoolReadiness:
-    return (
-        records.PoolReadiness(True) if problem is None else records.PoolReadiness(False, problem.error, problem.detail)
-    )
+def _events_of(monitor: WorkerPool, worker: int | None) -> Sequence[Event]:
+    """Return the newest events, of a worker id if given, oldest first. Blocks: then it reads all events."""
+    if worker is None:
+        return monitor.events(newest=MAX_EVENTS)
+    return [event for event in monitor.events() if event.worker == worker][-MAX_EVENTS:]
 
 
 # --- metrics ----------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from snowredis import errors
 from snowredis.connection import connect
@@ -25,11 +25,9 @@ from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND, is_embedded, is_in_memory
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.web.messages import HttpProblem, problem_of, seconds
-from snowredis.web.report import SERVICE_LABEL, ServedMonitor, SharedAnswer, SharedAnswers, answer_of
-from snowredis.worker_pool import WorkerPool
+from snowredis.web.report import SERVICE_LABEL, ServedMonitor, SharedAnswers
 
 log = logging.getLogger("snowredis")
-T = TypeVar("T")
 
 # after this time a claim continues in the background, and requests get 503
 START_LIMIT_S = 1.0
@@ -38,8 +36,6 @@ CLAIM_AGAIN_S = 1.0
 _REASON_LIMIT_S = 0.5
 # errors of claims that Redis refused
 _REFUSALS = ("StoreUnavailable", "StoreRefused")
-# lookups that wait for another one
-_MAX_WAITING = 10
 
 
 class ServedPool:
@@ -51,7 +47,7 @@ class ServedPool:
         create: whether a pool that does not exist is created; embedded servers and pools in memory always are.
 
     Attributes:
-        answers: responses to lookups.
+        answers: what monitor() has read for lookups.
     """
 
     makes_text = False
@@ -68,7 +64,6 @@ class ServedPool:
         self._task: asyncio.Task[None] | None = None
         self._batch_lock = asyncio.Lock()
         self._started = False
-        self._alone, self._waiting = asyncio.Lock(), 0
         self.answers = SharedAnswers()
 
     # --- start and stop ----------------------------------------------------------------------------
@@ -206,25 +201,6 @@ class ServedPool:
 
     # --- lookups -----------------------------------------------------------------------------------
 
-    async def ask(self, question: Callable[[WorkerPool], T]) -> T:
-        """Call *question* with the pool's monitor, in a thread. Raises SnowredisError."""
-        return await in_thread(lambda: question(self.monitor()))
-
-    async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> SharedAnswer:
-        """Return what *question* returns as JSON, made once a second for all requests that call it *name*."""
-        return await self.answers.get(name, lambda: answer_of(question(self.monitor())))
-
-    async def ask_alone(self, question: Callable[[WorkerPool], T]) -> T:
-        """Call *question* as ask(), but after all others: it needs much of the interpreter. Raises HttpProblem."""
-        if self._waiting >= _MAX_WAITING:
-            raise HttpProblem(503, "Busy", "many such requests are waiting. Try again.", 1)
-        self._waiting += 1
-        try:
-            async with self._alone:
-                return await self.ask(question)
-        finally:
-            self._waiting -= 1
-
     def monitor(self) -> ServedMonitor:
         """Return the pool's monitor, the same each time."""
         if self._monitor is None:
@@ -295,15 +271,12 @@ class ServedKind:
 
     def __init__(self, declared: KindAndSettings, wait_s: float) -> None:
         self.kind, self.tag = declared.kind.name, str(declared.settings.get("tag", ""))
+        # in metrics; no pool can have it
+        self.name = f"{self.kind}:{self.tag}"
         self.makes_text = declared.describe().type is str
         self._declared, self._wait_s = declared, wait_s
         self._generator: IdGenerator[Any] | None = None
         self._lock = asyncio.Lock()
-
-    @property
-    def name(self) -> str:
-        """Name in metrics, which no pool can have."""
-        return f"{self.kind}:{self.tag}"
 
     async def make_ids(self, count: int) -> list[Any]:
         """Make *count* ids. Raises HttpProblem, SnowredisError."""

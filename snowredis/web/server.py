@@ -42,11 +42,11 @@ def run(app: Service, host: str, port: int, *, proxies: str = "") -> None:
     log_config["loggers"]["snowredis"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
     # uvicorn logs every step of a start and of a stop
     log_config["loggers"]["uvicorn.error"]["level"] = "WARNING"
-    options: dict[str, Any] = {"proxy_headers": bool(proxies), "forwarded_allow_ips": proxies, "ws": "none"}
-    options |= {"server_header": False, "date_header": False, "log_config": log_config, "access_log": False}
-    options |= {"timeout_keep_alive": KEEP_ALIVE_S, "timeout_graceful_shutdown": GRACE_S, "host": host, "port": port}
+    options: dict[str, Any] = {"proxy_headers": bool(proxies), "forwarded_allow_ips": proxies, "log_config": log_config}
+    options |= {"server_header": False, "date_header": False, "access_log": False, "ws": "none"}
+    options |= {"timeout_keep_alive": KEEP_ALIVE_S, "timeout_graceful_shutdown": GRACE_S}
     # startup() and shutdown() start and stop the application
-    _Server(uvicorn.Config(app, lifespan="off", **options), app).run()
+    _Server(uvicorn.Config(app, host, port, lifespan="off", **options), app).run()
 
 
 class _Server(uvicorn.Server):

@@ -50,7 +50,6 @@ def create_app(
     insecure: bool = False,
     create: bool = False,
     kinds: Sequence[str] = (),
-    max_count: int = 10_000,
     wait_s: float = 2.0,
     drain_s: float = 5.0,
     **options: Any,
@@ -67,7 +66,6 @@ def create_app(
         create: create pools that do not exist, instead of refusing to start.
         kinds: other kinds of ids, as snowredis.generator() takes them, such as "uuid7" and "segment:?tag=invoices", for
             requests with ``kind=`` or ``tag=``.
-        max_count: ids in one response.
         wait_s: how long a request waits for an id before it gets 503.
         drain_s: how long it goes on serving after SIGTERM.
 
@@ -76,7 +74,7 @@ def create_app(
     """
     url, names = required_url(url), [required_pool(None, url)] if pools is None else list(pools)
     options = check_settings(options)
-    for name, value in {"max_count": max_count, "wait_s": wait_s, "drain_s": drain_s}.items():
+    for name, value in {"wait_s": wait_s, "drain_s": drain_s}.items():
         SERVICE_SETTINGS[name].check(value)
     if not names or len(set(names)) != len(names):
         raise ConfigError(f"pools must be one name or several different ones, not {names!r}")
@@ -84,7 +82,7 @@ def create_app(
         check("pool", name)
     served = ServedPools(url, names, options, wait_s, create)
     guard = Guard(check_token(token), insecure)
-    return Service(served, ServedKinds(url, kinds, wait_s), guard, hosts, max_count, drain_s)
+    return Service(served, ServedKinds(url, kinds, wait_s), guard, hosts, drain_s)
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Service:
@@ -101,19 +99,13 @@ class Service:
     """The application; see create_app()."""
 
     def __init__(
-        self,
-        pools: ServedPools,
-        kinds: ServedKinds,
-        guard: Guard,
-        hosts: Sequence[str],
-        max_count: int,
-        drain_s: float,
+        self, pools: ServedPools, kinds: ServedKinds, guard: Guard, hosts: Sequence[str], drain_s: float
     ) -> None:
         self.pools, self.guard = pools, guard
         self.counts = RequestCounts(pools.names)
         self.drain = Drain(drain_s)
-        self._kinds, self._max_count = kinds, max_count
-        self._routes = Routes(pools, guard, max_count, self.counts, kinds, lambda: self.drain.draining)
+        self._kinds = kinds
+        self._routes = Routes(pools, guard, self.counts, lambda: self.drain.draining)
         self._router = Router([*self._routes.all(), *page_routes()], redirect_slashes=False, default=_not_found)
         # against DNS rebinding
         names = [*LOCAL_HOSTS, *(f"[{name}]" if ":" in name and name[0] != "[" else name for name in hosts)]
@@ -159,9 +151,8 @@ class Service:
         self.counts.count_error(problem.status)
         headers = problem.headers()
         headers += [(name.lower().encode(), text.encode()) for name, text in (more or {}).items()]
-        await messages.send_body(
-            send, problem.body(), status=problem.status, media_type=messages.PROBLEM_JSON, more=headers
-        )
+        body = messages.json_bytes(problem.fields())
+        await messages.send_body(send, body, status=problem.status, media_type=messages.PROBLEM_JSON, more=headers)
 
     # --- ids ---------------------------------------------------------------------------------------
 
@@ -173,7 +164,7 @@ class Service:
         if media_type == messages.BINARY and source.makes_text:
             detail = f"ids of {source.name!r} are text, and cannot be packed"
             raise HttpProblem(406, "NotAcceptable", detail)
-        ids = await source.make_ids(1 if one else messages.parse_count(query, self._max_count))
+        ids = await source.make_ids(1 if one else messages.parse_count(query))
         self.counts.count_ids(source.name, len(ids))
         await messages.send_body(send, messages.encode_ids(ids, media_type, one=one), media_type=media_type)
 

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from snowredis.core.values import MAX_BATCH
 from snowredis.environment import from_environment, read_variables
 from snowredis.errors import ConfigError
 from snowredis.settings import BOOL, SETTINGS, TEXT, TIMEOUT, Kind, Setting, required_pool, required_url
 from snowredis.web import PREFIX
 
-_COUNT = Kind(f"a whole number from 1 to {MAX_BATCH}", int, lambda value: type(value) is int and 0 < value <= MAX_BATCH)
 _NAMES = Kind("names, separated by spaces", str.split, lambda value: isinstance(value, list))
 
 # 64 bits in hex, and longer than a word
@@ -38,7 +36,6 @@ SERVICE_SETTINGS: Mapping[str, Setting] = {
             "`segment:?tag=invoices`",
         ),
         Setting("insecure", BOOL, False, "off", "allow all clients, without a token"),
-        Setting("max_count", _COUNT, 10_000, "10,000", "ids in one response"),
         Setting("wait_s", TIMEOUT, 2.0, "2.0", "how long a request waits for an id before it gets 503"),
         # while load balancers notice that it is not ready; 0: it stops at once
         Setting("drain_s", TIMEOUT, 5.0, "5.0", "how long it goes on serving after SIGTERM"),

@@ -21,7 +21,7 @@ from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of
 
 pytest.importorskip("markdown_it")
 
-from scripts._docs import GENERATED, diagrams, links, parts_of, written
+from scripts._docs import GENERATED, diagrams, links, openapi, parts_of, written
 
 REFERENCE = ROOT / "docs/reference"
 
@@ -72,6 +72,10 @@ def test_every_generated_part_is_on_one_page() -> None:
 def test_the_generated_parts_of_a_page_are_those_of_the_code(page: str) -> None:
     text = PAGES[page].read_text("utf-8")
     assert written(text) == text, "run: scripts/docs.py --write"
+
+
+def test_the_description_of_the_service_is_that_of_the_code() -> None:
+    assert openapi.FILE.read_text("utf-8") == openapi.description(), "run: scripts/docs.py --write"
 
 
 def test_the_api_pages_name_every_public_name() -> None:

@@ -1,12 +1,12 @@
-"""The description of the service at /openapi.json, and the records that only the service has.
+"""The description of the service, an OpenAPI document. It is a file of the package, and a test compares it.
 
-All others, such as PoolReport, Event and Whois of snowredis.monitor, are shown as the commands show them with --json.
+Its records, such as PoolReport, Event and Whois of snowredis.monitor, are those that the commands show with --json.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from pathlib import Path
 from typing import Any
 
 from snowredis import __version__
@@ -16,40 +16,18 @@ from snowredis.core.text import FORMS
 from snowredis.monitor.events import Event
 from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.whois import Whois
-from snowredis.snowflake.protocol.record import EventKind
-from snowredis.web.messages import BINARY, JSON, MAX_FILTER, MAX_ID_TEXT, MAX_WORKER_ID, MAX_WORKERS, PROBLEM_JSON, TEXT
+from snowredis.web.messages import (
+    BINARY,
+    JSON,
+    MAX_COUNT,
+    MAX_FILTER,
+    MAX_ID_TEXT,
+    MAX_WORKER_ID,
+    PROBLEM_JSON,
+    TEXT,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class PoolReadiness:
-    """Readiness of one pool.
-
-    Attributes:
-        ready: whether this process can make ids of the pool.
-        error: why the process is not ready, a code; null if it is.
-        detail: the same for people.
-    """
-
-    ready: bool
-    error: str | None = None
-    detail: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """Readiness of the process.
-
-    Attributes:
-        ready: whether it can make ids of all these pools.
-        pools: by name; empty without the token, if the service has one.
-    """
-
-    ready: bool
-    pools: dict[str, PoolReadiness]
-
-
-# --- /openapi.json ---------------------------------------------------------------------------------
-
+FILE = Path(__file__).parents[2] / "snowredis" / "web" / "static" / "openapi.json"
 Json = dict[str, Any]
 _TEXT: Json = {"type": "string"}
 _NUMBER: Json = {"type": "integer", "minimum": 0}
@@ -61,62 +39,64 @@ _PROBLEM = {
 }
 
 
-def description(max_count: int, pools: Sequence[str], others: Sequence[tuple[str, str]] = ()) -> Json:
-    """Return the OpenAPI 3.1 document. *others*: other kinds than pools, each with its tag or ""."""
+def description() -> str:
+    """Return the OpenAPI 3.1 document."""
     problem = _object(type=_TEXT, title=_TEXT, status=_NUMBER, detail=_TEXT, error=_TEXT)
     problem["properties"]["retry_after_s"] = {"type": "integer", "minimum": 1}
     schemes = {"token": {"type": "http", "scheme": "bearer"}, "password": {"type": "http", "scheme": "basic"}}
-    return {
+    document = {
         "openapi": "3.1.0",
         "info": {"title": "snowredis", "version": __version__, "description": "Ids over HTTP."},
-        "paths": {path: {"get": _operation(*rest)} for path, *rest in _paths(max_count, pools, others)},
+        "paths": {path: {"get": _operation(*rest)} for path, *rest in _paths()},
         "security": [{"token": []}, {"password": []}, {}],
         "components": {"schemas": {"Problem": problem}, "securitySchemes": schemes},
     }
+    return json.dumps(document, separators=(",", ":")) + "\n"
 
 
-def _paths(max_count: int, pools: Sequence[str], others: Sequence[tuple[str, str]]) -> list[tuple[Any, ...]]:
+def _paths() -> list[tuple[Any, ...]]:
     """Return path, summary, schema of the response (None: text), and parameters of each operation."""
-    pool = _parameter("pool", f"default: {pools[0]}", pools)
-    kinds, tags = sorted({kind for kind, _ in others}), sorted({tag for _, tag in others} - {""})
-    named = [
-        pool,
-        *(_parameter(name, "ids of another kind", them) for name, them in (("kind", kinds), ("tag", tags)) if them),
-    ]
-    count = _parameter("count", "how many ids", {"type": "integer", "minimum": 1, "maximum": max_count}, required=True)
+    pool = _parameter("pool", "default: the first of /pools", _TEXT)
+    named = (pool, _parameter("kind", "ids of another kind", _TEXT), _parameter("tag", "ids of a tag", _TEXT))
+    number = {"type": "integer", "minimum": 1, "maximum": MAX_COUNT}
+    count = _parameter("count", "how many ids", number, required=True)
     text = _parameter(
         "text", "an id in any text form", _TEXT | {"minLength": 1, "maxLength": MAX_ID_TEXT}, place="path"
     )
-    given = (pool, text, _parameter("form", "its text form", list(FORMS)))
+    given = (pool, text, _parameter("form", "its text form", _TEXT | {"enum": list(FORMS)}))
     part = (
         _parameter("filter", "what host, label, pid or worker id contain", _TEXT | {"maxLength": MAX_FILTER}),
-        _parameter("limit", "how many of each list", {"type": "integer", "minimum": 1, "maximum": MAX_WORKERS}),
+        _parameter("limit", "how many of them", number),
     )
-    filters = (
-        _parameter("kind", "only events of this kind", list(EventKind)),
-        _parameter("worker", "only events of this worker id", _NUMBER | {"maximum": MAX_WORKER_ID}),
-    )
-    an_id: Json = {"type": "string", "minLength": 1, "example": "249734652741287936"}
+    worker = _parameter("worker", "only events of this worker id", _NUMBER | {"maximum": MAX_WORKER_ID})
+    an_id: Json = _TEXT | {"minLength": 1, "example": "249734652741287936"}
     report = schema_of(PoolReport)
     report["properties"] |= {"states": {"type": "object", "additionalProperties": _NUMBER}, "ids_per_second": _NUMBER}
     report["properties"] |= dict.fromkeys(("found", "services"), _NUMBER)
     whois = _object(decoded=schema_of(DecodedId), whois=schema_of(Whois))
+    events = _object(pool=_TEXT, events=_list(schema_of(Event)))
+    state = _object(
+        ready={"type": "boolean", "description": "whether this process can make ids of all these pools"},
+        pools={
+            "type": "object",
+            "description": "by name; empty without the token, if the service has one",
+            "additionalProperties": _object(
+                ready={"type": "boolean"},
+                error={"type": ["string", "null"], "description": "why it is not ready, a code"},
+                detail={"type": ["string", "null"], "description": "the same for people"},
+            ),
+        },
+    )
     return [
         ("/id", "One id.", _object(id=an_id), *named),
         ("/ids", "Several ids, strictly increasing.", _object(ids=_list(an_id)), *named, count),
         ("/decode/{text}", "Time, fields and bits of an id.", schema_of(DecodedId), *given),
         ("/whois/{text}", "Which process made an id.", whois, *given),
         ("/workers", "The pool, its workers and deaths, and the verdict.", report, pool, *part),
-        (
-            "/events",
-            "The newest events of the pool.",
-            _object(pool=_TEXT, events=_list(schema_of(Event))),
-            pool,
-            *filters,
-        ),
+        ("/events", "The newest events of the pool.", events, pool, worker),
         ("/pools", "The pools of this service; the first is the default.", _object(pools=_list(_TEXT))),
         ("/healthz", "Liveness of the process.", _object(ok={"type": "boolean"})),
-        ("/readyz", "Readiness: 200 if every pool can make ids, else 503.", schema_of(Readiness), pool),
+        ("/readyz", "Readiness: 200 if every pool can make ids, else 503.", state, pool),
         ("/metrics", "Metrics for Prometheus.", None),
         ("/openapi.json", "This description.", {"type": "object"}),
     ]
@@ -140,7 +120,5 @@ def _list(of: Json) -> Json:
     return {"type": "array", "items": of}
 
 
-def _parameter(name: str, text: str, schema: Any, *, place: str = "query", required: bool = False) -> Json:
-    """*schema*: or the values that are allowed."""
-    schema = schema if isinstance(schema, dict) else {"type": "string", "enum": list(schema)}
+def _parameter(name: str, text: str, schema: Json, *, place: str = "query", required: bool = False) -> Json:
     return {"name": name, "in": place, "required": required or place == "path", "description": text, "schema": schema}
