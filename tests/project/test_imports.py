@@ -50,7 +50,7 @@ MAY_IMPORT |= {
     # "cli": a framework's own commands show what ours show
     "integrations": {*LOWER, "snowredis", "cli"} - {"numbers", "readers", "servers", "signatures", "worker_pool"},
     # "integrations": metrics are shown there, too
-    "web": {*LOWER, "snowredis", "integrations"}
+    "web": {*LOWER, "integrations"}
     - {"embedded", "numbers", "process_generator", "readers", "servers", "signatures", "testing"},
     # "servers.runner": gameday writes what nothing below the commands writes
     "cli": {*LOWER, "snowredis", "web", "servers.runner"}
