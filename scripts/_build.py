@@ -8,8 +8,10 @@ With SOURCE_DATE_EPOCH, in s since 1970, two builds of the same files make the s
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import subprocess
 import sysconfig
 import tarfile
 import time
@@ -59,6 +61,15 @@ class BdistWheel(bdist_wheel):
         if STABLE_ABI and self.distribution.has_ext_modules():
             self.py_limited_api = f"cp{OLDEST[0]}{OLDEST[1]}"
         super().finalize_options()
+
+    def write_wheelfile(self, wheelfile_base: str, *args: Any, **options: Any) -> None:
+        """Write the metadata, and beside it the commit that a checkout has, which `snowredis --version` names."""
+        super().write_wheelfile(wheelfile_base, *args, **options)
+        if Path(".git").exists() and not self.distribution.get_command_obj("editable_wheel", create=False):
+            describe = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+            with contextlib.suppress(OSError):
+                done = subprocess.run(describe, capture_output=True, text=True, check=False)
+                Path(wheelfile_base, "commit").write_text(done.stdout.strip())
 
     def get_tag(self) -> tuple[str, str, str]:
         """Return the tag of what was really built: the compiler may have been missing or have failed."""

@@ -31,8 +31,8 @@ from snowredis.cli.output import discard_stdout, emit, printable
 # errors of a write to a full disk, to a file that is too large, or to a broken device
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help
-_COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, WHOIS, EVENTS, POOL, NUMBERS, METRICS]
-_COMMANDS += [DOCTOR, GAMEDAY, SERVE, RUN, SQL]
+_COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, WHOIS, EVENTS, POOL, METRICS]
+_COMMANDS += [DOCTOR, GAMEDAY, SERVE, RUN, SQL, NUMBERS]
 # Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
 # in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
 GROUP = "snowredis.commands"
@@ -127,8 +127,10 @@ def _versions() -> str:
     from snowredis.snowflake.ids.fast_path import IMPLEMENTATION
 
     durability = SETTINGS["durability"]
+    # written by a build from a checkout; a checkout on the path may not be installed
+    commits = [installed.read_text("commit") for installed in metadata.distributions(name="snowredis")]
     return (
-        f"snowredis {__version__}: ids made in {IMPLEMENTATION.capitalize()}, durability "
+        f"snowredis {__version__}{''.join(f' of commit {commit}' for commit in commits[:1] if commit)}: ids made in {IMPLEMENTATION.capitalize()}, durability "
         f"{printable(os.environ.get(durability.variable) or durability.default)}, "
         f"{platform.python_implementation()} {platform.python_version()}, redis-py {metadata.version('redis')}"
     )

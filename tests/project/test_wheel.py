@@ -126,6 +126,23 @@ def test_the_wheel_holds_every_module_every_script_and_the_type_marker_and_nothi
     assert [name for name in names if name.endswith((".c", ".h", "_build.py"))] == []
 
 
+def test_a_wheel_that_is_built_from_a_checkout_names_its_commit(built: Path, tmp_path: Path) -> None:
+    if not setuptools_is_recent():
+        pytest.skip("setuptools 77 or later is not installed")
+    checkout = tmp_path / "checkout"
+    shutil.copytree(built, checkout, ignore=shutil.ignore_patterns("build", "dist", "venv", "*.egg-info"))
+    git = ("git", "-c", "user.name=tests", "-c", "user.email=tests@localhost")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all of it"]):
+        run(*git, *command, cwd=checkout)
+    commit = run(*git, "rev-parse", "HEAD", cwd=checkout)
+    run(*PIP_WHEEL, *isolation(), "-w", tmp_path, checkout, cwd=tmp_path, SNOWREDIS_BUILD="skip")
+    install(next(tmp_path.glob("*.whl")), tmp_path / "venv")
+    said = run(tmp_path / "venv" / "bin" / "python", "-m", "snowredis", "--version", cwd=tmp_path)
+    named = said.partition(" of commit ")[2].partition(":")[0].removesuffix("-dirty")
+    assert len(named) >= 7
+    assert commit.startswith(named)
+
+
 def test_the_source_archive_holds_what_is_needed_to_build_it_and_to_read_about_it(source_archive: Path) -> None:
     with tarfile.open(source_archive) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
