@@ -31,7 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from snowredis.cli.exit_codes import interrupted_by_signals
-from snowredis.merge import MergeError, SourceError
+from snowredis.merge import MergeError
 from snowredis.merge.catalog import MARK, Catalog
 from snowredis.merge.databases import Progress, open_database, transaction
 from snowredis.merge.run import merge
@@ -84,7 +84,7 @@ def start(path: Path, urls: tuple[str, str], step: str, way: str, server: Any) -
         code = 0
     except KeyboardInterrupt:
         code = 3
-    except (MergeError, SourceError):
+    except MergeError:
         code = 1
     finally:
         os._exit(code)
@@ -175,7 +175,7 @@ def full_disk(kind: str, directory: Path) -> str:
         try:
             merge(path, urls, Progress())
             return "a full disk was not seen"
-        except (MergeError, SourceError) as error:
+        except MergeError as error:
             print(f"   {kind}: {str(error)[:150]}", flush=True)
         filler.unlink()
         if isinstance(server, PostgreSQL | MariaDB):

@@ -5,17 +5,13 @@ SnowredisError
 ├── PoolNotFound                    no such pool in this Redis
 ├── LayoutError (ValueError)        bits that do not fit, a field or a time out of range
 ├── InvalidId (ValueError)          a number or text that is not a valid id
-├── SettingsMismatch                a tag with other settings, or in another format
-│   └── LayoutMismatch              … a pool, with another layout or other constants
+├── LayoutMismatch                  a pool with another layout, other constants, or in another format
 ├── PoolExhausted                   every worker id is leased
 ├── LeaseExpired                    the reserved time ran out and could not be extended
 │   └── LeaseLost                   the lease was lost, and no other worker id could be claimed
 ├── ClockMovedBack                  the wall clock went back to a time that was already used, or stands still
 ├── ClockSkewed                     the wall clock is too far from the clock of Redis
-├── StoreUnavailable                Redis does not answer
-│   ├── StoreRefused                … it refuses these credentials or rights
-│   ├── ServerUnidentified          … a restart or failover would go unnoticed
-│   └── StoreBroken                 … a field of a pool or tag holds a value that snowredis never writes
+├── StoreUnavailable                Redis does not answer, or refuses
 └── GeneratorClosed                 next_id() after close(), or between suspend() and resume()
 
 Each error keeps its values as attributes; its message says what happened, what was refused and what to do. All
@@ -38,11 +34,7 @@ __all__ = [
     "LeaseLost",
     "PoolExhausted",
     "PoolNotFound",
-    "ServerUnidentified",
-    "SettingsMismatch",
     "SnowredisError",
-    "StoreBroken",
-    "StoreRefused",
     "StoreUnavailable",
 ]
 
@@ -69,9 +61,11 @@ class SnowredisError(Exception):
 
     Attributes:
         retry: whether the same call can succeed later without a change by a person, so that a job is worth another try.
+        code: which case of the class it is, if a caller should know.
     """
 
     retry: ClassVar[bool] = False
+    code: str = ""
 
 
 class ConfigError(SnowredisError, ValueError):
@@ -113,23 +107,20 @@ class InvalidId(SnowredisError, ValueError):
     """A number or text that is not a valid id."""
 
 
-class SettingsMismatch(SnowredisError):
-    """A tag, or a pool, was created with other settings, or by a version with another format; nothing was changed.
+class LayoutMismatch(SnowredisError):
+    """The pool was created with another layout or other constants, or in another format; nothing was claimed.
+
+    Two layouts in one pool would divide the same 63 bits differently, and so repeat ids.
 
     Attributes:
-        name: of the pool or tag.
+        pool: its name.
         stored, given: all settings in Redis, and of this process, as they are stored in Redis.
         differences: name -> its values in Redis and in this process, as text for people.
     """
 
-    # used by __str__
-    _what: ClassVar[str] = "the tag"
-    _where: ClassVar[str] = "in the tag"
-    _refused: ClassVar[str] = "No number was made."
-
-    def __init__(self, name: str, stored: str, given: str) -> None:
-        super().__init__(name, stored, given)
-        self.name, self.stored, self.given = name, stored, given
+    def __init__(self, pool: str, stored: str, given: str) -> None:
+        super().__init__(pool, stored, given)
+        self.pool, self.stored, self.given = pool, stored, given
 
     @property
     def differences(self) -> dict[str, tuple[str, str]]:
@@ -139,36 +130,10 @@ class SettingsMismatch(SnowredisError):
         return differences(self.stored, self.given)
 
     def __str__(self) -> str:
-        from snowredis.signatures import mismatch
+        from snowredis.signatures import layout_advice, mismatch
 
-        what, advice = f"{self._what} {self.name!r}", f"{self._refused} {self._advice}"
-        return mismatch(what, self._where, self.stored, self.given, advice)
-
-    @property
-    def _advice(self) -> str:
-        return "Use the settings of the tag, or another tag."
-
-
-class LayoutMismatch(SettingsMismatch):
-    """The pool was created with another layout or other constants; nothing was claimed.
-
-    Two layouts in one pool would divide the same 63 bits differently, and so repeat ids.
-
-    Attributes:
-        pool: its name.
-    """
-
-    _what, _where, _refused = "pool", "in the pool", "Nothing was claimed."
-
-    def __init__(self, pool: str, stored: str, given: str) -> None:
-        super().__init__(pool, stored, given)
-        self.pool = pool
-
-    @property
-    def _advice(self) -> str:
-        from snowredis.signatures import layout_advice
-
-        return layout_advice(self.pool, self.stored, self.given)
+        advice = f"Nothing was claimed. {layout_advice(self.pool, self.stored, self.given)}"
+        return mismatch(f"pool {self.pool!r}", "in the pool", self.stored, self.given, advice)
 
 
 class PoolExhausted(SnowredisError):
@@ -265,131 +230,37 @@ class ClockSkewed(SnowredisError):
         )
 
 
+# codes of a Redis that refuses this user, this password, or a command that snowredis needs
+REFUSED = ("no-password", "wrong-password", "no-permission")
+
+
 class StoreUnavailable(SnowredisError):
-    """Redis cannot be reached, or its reply cannot be used.
+    """Redis cannot be reached, refuses what was asked, or its reply cannot be used.
 
     Attributes:
+        where, reason, advice: the server, what happened, and what to do.
+        code: what a person has to change before the same call succeeds: one of REFUSED; why Redis does not show its
+            identity ("info-refused", "no-run-id", "no-replication-id"); "clock", if it may have lost data and its clock
+            is far behind; "broken", if a field holds a value that snowredis never writes. "": it may succeed later.
         is_unsent: True if no connection was made, so that Redis has certainly not seen the request.
         timed_out: True if Redis did not reply in time; it may reply to another call, if many processes ask at once.
         is_read_only: True if it accepts no writes: a replica, or a master with too few of them.
     """
 
-    retry = True
     is_unsent = timed_out = is_read_only = False
 
-    _ADVICE = "Check that the server is running and that the URL is correct"
+    def __init__(self, where: str, reason: str, advice: str = "", code: str = "") -> None:
+        super().__init__(where, reason, advice, code)
+        self.where, self.reason, self.code = where, reason.rstrip("."), code
+        self.advice = (advice or "Check that the server is running and that the URL is correct").rstrip(".")
 
-    def __init__(self, where: str, reason: str, advice: str = "") -> None:
-        super().__init__(where, reason, *([advice] if advice else []))
-        self.where, self.reason, self.advice = where, reason.rstrip("."), (advice or self._ADVICE).rstrip(".")
+    @property
+    def retry(self) -> bool:  # type: ignore[override]
+        """Whether the same call can succeed later."""
+        return not self.code
 
     def __str__(self) -> str:
         return f"Redis at {self.where} cannot be used: {self.reason}. {self.advice}."
-
-
-class StoreRefused(StoreUnavailable):
-    """Redis refuses this user, this password, or a command that snowredis needs.
-
-    ``code`` is "no-password", "wrong-password" or "no-permission".
-    """
-
-    retry = False
-    _ADVICE = "Correct the user, the password or the user's rights"
-
-    def __init__(self, where: str, reason: str, code: str = "no-permission") -> None:
-        super().__init__(where, reason)
-        self.args = (where, reason, code)
-        self.code = code
-
-    def __str__(self) -> str:
-        if self.code == "no-password":
-            return (
-                f"Redis at {self.where} requires a password, and none was given (NOAUTH). Write it in the URL: "
-                "redis://:PASSWORD@host:6379/0, or redis://USER:PASSWORD@host:6379/0."
-            )
-        if self.code == "wrong-password":
-            return (
-                f"Redis at {self.where} refused the user name or the password (WRONGPASS): {self.reason}. Correct them "
-                "in the URL; special characters are written as %2F, %23, %40."
-            )
-        return (
-            f"Redis at {self.where} refused a command (NOPERM): {self.reason}. Allow the user in the URL what "
-            "generators need on the keys of this pool; `snowredis doctor` lists what is missing."
-        )
-
-
-class ServerUnidentified(StoreUnavailable):
-    """This Redis does not show its identity, which durability="detect" requires; or its clock is far behind.
-
-    ``code`` is "info-refused", "no-run-id", "no-replication-id" or "clock".
-    """
-
-    retry = False
-    # what would repeat -> what was refused, and what to do if INFO cannot be allowed
-    _TEXTS: ClassVar[dict[str, tuple[str, str]]] = {
-        "ids": (
-            "so nothing was claimed",
-            'set durability="assured" if this Redis never loses an acknowledged write, or durability="none" if it '
-            "may: every new worker then waits",
-        ),
-        "numbers": (
-            "so nothing was handed out",
-            "create the tag with durability assured if this Redis never loses an acknowledged write",
-        ),
-    }
-
-    def __init__(self, where: str, code: str, what: str = "ids") -> None:
-        reasons = {
-            "info-refused": "it refuses INFO inside scripts",
-            "no-run-id": "its INFO shows no run_id",
-            "no-replication-id": "its INFO shows no master_replid",
-            "clock": "it may have lost data, and its clock is far behind the clock of this host",
-        }
-        super().__init__(where, reasons.get(code, code))
-        self.args = (where, code, what)
-        self.code, self.what = code, what
-
-    def __str__(self) -> str:
-        if self.code == "clock":
-            return (
-                f"Redis at {self.where} cannot be used: {self.reason}, so it cannot say from when on ids are unused. "
-                "Nothing was claimed. Correct the clock (NTP) of the host that is wrong."
-            )
-        refused, otherwise = self._TEXTS[self.what]
-        return (
-            f"Redis at {self.where} does not show its identity: {self.reason}. A restart or failover that loses data "
-            f"would go unnoticed and {self.what} would repeat, {refused}. If INFO is refused, allow it for the user in "
-            f"the URL. Otherwise {otherwise}."
-        )
-
-
-class StoreBroken(StoreUnavailable):
-    """A field of a pool or of a tag holds a value that snowredis never writes, for example after a manual edit.
-
-    Attributes:
-        name: of the pool or tag.
-        field, value: of its hash in Redis.
-        what: "pool" or "tag".
-    """
-
-    retry = False
-    _NEXT: ClassVar[dict[str, str]] = {
-        "pool": "Remove it with: snowredis pool delete {name} --force; new workers then wait until every reservation "
-        "that it may have granted has ended.",
-        "tag": "Find the highest number in use, delete the tag with: snowredis numbers delete {name}, and create it "
-        "beyond that number: snowredis numbers create {name} --start N",
-    }
-
-    def __init__(self, where: str, name: str, field: str, value: str, what: str = "pool") -> None:
-        super().__init__(where, f"its field {field!a} holds {value[:60]!a}")
-        self.args = (where, name, field, value, what)
-        self.name, self.field, self.value, self.what = name, field, value, what
-
-    def __str__(self) -> str:
-        return (
-            f"the {self.what} {self.name!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never "
-            f"writes. Nothing was changed. {self._NEXT[self.what].format(name=self.name)}"
-        )
 
 
 class GeneratorClosed(SnowredisError):

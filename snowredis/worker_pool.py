@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError, StoreBroken, StoreUnavailable
+from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.lease import count
 from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.pool_monitor import PoolMonitor
@@ -95,7 +95,9 @@ class WorkerPool(PoolMonitor):
             )
         try:
             reply = PoolAdministration(self.server, config_of(info)).delete(now_ms())
-        except (ConfigError, LayoutMismatch, StoreBroken) as error:
+        except (ConfigError, LayoutMismatch, StoreUnavailable) as error:
+            if isinstance(error, StoreUnavailable) and error.code != "broken":
+                raise
             return self._drop(str(error), force=force)
         if not isinstance(reply, Ends):
             raise PoolNotFound(self.name)

@@ -37,7 +37,7 @@ _ERRORS: dict[ExitCode, tuple[type[Exception], ...]] = {
     ExitCode.POOL_NOT_FOUND: (errors.PoolNotFound,),
     ExitCode.BAD_INPUT: (errors.ConfigError, errors.LayoutError, errors.InvalidId),
     ExitCode.REDIS_UNAVAILABLE: (errors.StoreUnavailable,),
-    ExitCode.LAYOUT_MISMATCH: (errors.SettingsMismatch,),
+    ExitCode.LAYOUT_MISMATCH: (errors.LayoutMismatch,),
     ExitCode.POOL_EXHAUSTED: (errors.PoolExhausted,),
     ExitCode.LEASE_OR_CLOCK: (errors.LeaseExpired, errors.ClockMovedBack, errors.ClockSkewed, errors.GeneratorClosed),
 }

@@ -13,25 +13,27 @@ from collections.abc import Sequence
 from snowredis.errors import SnowredisError
 
 
-class SourceError(SnowredisError):
-    """A file, a table or a database that cannot be read; nothing was changed in it."""
-
-    # exit code of the command line
-    exit_code = 11
-
-
 class MergeError(SnowredisError):
     """A merge that was refused, or that stopped; the message says what was changed until then.
 
     Attributes:
         findings: each reason with what to do, where there are several.
+        code: "unreadable", if a file, a table or a database cannot be read, and nothing was changed in it.
     """
 
-    exit_code = 12
+    def __init__(self, message: str, findings: Sequence[str] = (), code: str = "") -> None:
+        super().__init__(message, findings, code)
+        self.message, self.findings, self.code = message, list(findings), code
 
-    def __init__(self, message: str, findings: Sequence[str] = ()) -> None:
-        super().__init__(message, findings)
-        self.message, self.findings = message, list(findings)
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command line."""
+        return 11 if self.code else 12
 
     def __str__(self) -> str:
         return "; ".join([self.message, *self.findings])
+
+
+def unreadable(message: str) -> MergeError:
+    """Return the error for a source that cannot be read."""
+    return MergeError(message, code="unreadable")

@@ -21,7 +21,7 @@ from snowredis.core.as_json import IdNumber, NowMs, TimeMs
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_text
 from snowredis.errors import ConfigError
-from snowredis.merge import SourceError
+from snowredis.merge import unreadable
 from snowredis.merge.databases import Progress, text_literal
 from snowredis.merge.sources import MIB, Source, Workspace, ingest
 
@@ -340,7 +340,7 @@ def check_sources(
         now_ms: ids of later times are from the future; None: the clock of this host.
 
     Raises:
-        SourceError: one that cannot be read, or the disk or the memory is too small.
+        MergeError: one that cannot be read, or the disk or the memory is too small.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     with _errors(workspace):
@@ -372,7 +372,7 @@ def _errors(workspace: Workspace) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise SourceError(
+        raise unreadable(
             f"DuckDB cannot go on: {str(error).splitlines()[0]}. The check was stopped; if memory is missing, give it "
             f"more with --memory (now {workspace.duckdb_bytes // MIB} MiB for DuckDB); if it is disk space, free some "
             f"at {workspace.directory}, or set TMPDIR to another place."

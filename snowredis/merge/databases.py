@@ -25,7 +25,7 @@ from sqlalchemy.exc import ArgumentError, SAWarning, SQLAlchemyError, StatementE
 from snowredis.cli.output import fitted, is_terminal, printable
 from snowredis.core.values import duration
 from snowredis.errors import shown
-from snowredis.merge import MergeError, SourceError
+from snowredis.merge import MergeError, unreadable
 
 _SUPPORTED = ("sqlite", "postgresql", "mysql", "mariadb")
 # the driver of a URL that names none
@@ -92,12 +92,12 @@ def open_database(text: str) -> sa.Engine:
     On SQLite its transactions are what SQLAlchemy begins and commits, with DDL in them.
 
     Raises:
-        SourceError: not a URL, a database that is not supported, no driver, or no connection.
+        MergeError: not a URL, a database that is not supported, no driver, or no connection.
     """
     try:
         url = with_driver(sa.make_url(text))
         if url.get_backend_name() not in _SUPPORTED:
-            raise SourceError(
+            raise unreadable(
                 f"{url.get_backend_name()} is not supported. Nothing was read; the URL of a database begins with "
                 "sqlite://, postgresql://, mysql:// or mariadb://."
             )
@@ -106,12 +106,12 @@ def open_database(text: str) -> sa.Engine:
         is_sqlite = url.get_backend_name() == "sqlite"
         engine = _sqlite(url) if is_sqlite else sa.create_engine(url, connect_args=unprepared, poolclass=sa.NullPool)
     except (ArgumentError, ValueError) as error:
-        raise SourceError(
+        raise unreadable(
             f"{shown(text)} is not the URL of a database. Nothing was read; write one such as "
             "postgresql://user@host/database or sqlite:///file.db."
         ) from error
     except ModuleNotFoundError as error:
-        raise SourceError(
+        raise unreadable(
             f"the driver {error.name} is not installed. Nothing was read; install it with pip, or name another driver "
             "in the URL, such as postgresql+psycopg:// or mysql+pymysql://."
         ) from error
@@ -130,7 +130,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     path = Path(url.database or "")
     if not path.is_file():
         # SQLite would create the file
-        raise SourceError(
+        raise unreadable(
             f"there is no SQLite file {str(path)!r}. Nothing was read; check the path: sqlite:///relative.db, "
             "sqlite:////absolute.db."
         )
@@ -198,12 +198,12 @@ def _begin_mysql(connection: sa.Connection) -> None:
 
 @contextlib.contextmanager
 def database_errors(engine: sa.Engine, changed: str = "") -> Iterator[None]:
-    """Turn errors of the database into SourceError, or into MergeError where it is being changed.
+    """Turn errors of the database into MergeError.
 
     Args:
         changed: what was changed until then, the start of a sentence; empty: only reading.
     """
-    kind = MergeError if changed else SourceError
+    kind = MergeError if changed else unreadable
     drivers: type[Exception] = engine.dialect.loaded_dbapi.Error
     try:
         yield

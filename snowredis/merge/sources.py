@@ -30,7 +30,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import NoSuchTableError
 
 from snowredis.errors import ConfigError, shown
-from snowredis.merge import SourceError
+from snowredis.merge import MergeError, unreadable
 from snowredis.merge.databases import STREAMED, Progress, open_database, reading, text_literal
 
 MIB = 1 << 20
@@ -170,12 +170,12 @@ def parse_sources(texts: Sequence[str]) -> list[Source]:
     """Return the sources that *texts* name: [NAME=]LOCATION[#COLUMN], see the top of this module.
 
     Raises:
-        SourceError: a text that names no source, or two sources of the same name.
+        MergeError: a text that names no source, or two sources of the same name.
     """
     sources = [_parse(*_split_name(text)) for text in texts]
     names = [source.name for source in sources]
     if repeated := {name for name in names if names.count(name) > 1}:
-        raise SourceError(
+        raise unreadable(
             f"two sources are named {shown(min(repeated))}. Nothing was read; give each source another NAME=."
         )
     return sources
@@ -206,11 +206,11 @@ def _split_column(text: str) -> tuple[str, str | None]:
 
 
 def kind_of(path: str) -> Kind:
-    """Return how a file of this name is read; SourceError if its ending is unknown."""
+    """Return how a file of this name is read; MergeError if its ending is unknown."""
     name = path.lower()
     kind = FILE_KINDS.get(Path(name.removesuffix(_GZIP)).suffix)
     if kind is None or (kind == "parquet" and name.endswith(_GZIP)):
-        raise SourceError(
+        raise unreadable(
             f"{shown(path)} is not a kind of source that can be read: its name ends in none of "
             f"{', '.join(FILE_KINDS)} (all but parquet also with {_GZIP} after it), and it is no URL of a database. "
             "Nothing was read; rename the file, or write a URL such as postgresql://host/db#table.column."
@@ -221,7 +221,7 @@ def kind_of(path: str) -> Kind:
 def _split_url(text: str) -> tuple[str, str | None, str, str]:
     location, _, names = text.partition("#")
     if not _PARTS.fullmatch(names):
-        raise SourceError(
+        raise unreadable(
             f"{shown(without_password(text))} names no table and column. Nothing was read; write them after a #, "
             "such as postgresql://host/db#players.id, or #schema.players.id."
         )
@@ -237,7 +237,7 @@ def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) 
     """Read all sources into the table ``ids``.
 
     Raises:
-        SourceError: a source cannot be read.
+        MergeError: a source cannot be read.
     """
     workspace.rows(_TABLE)
     # all sources are looked at before the first is read: a wrong path is found at once
@@ -263,16 +263,16 @@ def _files_of(source: Source) -> list[Path]:
     """Return the files that the path or pattern of *source* names.
 
     Raises:
-        SourceError: there is none, it cannot be read, or it is empty.
+        MergeError: there is none, it cannot be read, or it is empty.
     """
     paths = [Path(source.location)]
     if not paths[0].exists():
         paths = sorted(Path(name) for name in glob.glob(source.location, recursive=True))
     if not paths:
-        raise SourceError(f"{source.name}: there is no file {source.location!r}. Nothing was read; check the path.")
+        raise unreadable(f"{source.name}: there is no file {source.location!r}. Nothing was read; check the path.")
     for path in paths:
         if not (path.exists() and path.stat().st_size):
-            raise SourceError(
+            raise unreadable(
                 f"{source.name}: {path} is empty, it has 0 bytes, or it is a link that leads nowhere. Nothing was "
                 "read, since an export that failed looks like this; leave it out if it is meant to be empty."
             )
@@ -295,7 +295,7 @@ def _select_statement(workspace: Workspace, source: Source, path: Path, number: 
     """Return a SELECT of (source, id, rejected) of one file.
 
     Raises:
-        SourceError: the file has no such column, or the column has no ids.
+        MergeError: the file has no such column, or the column has no ids.
     """
     table = f"read_parquet({text_literal(str(path))})"
     if source.kind != "parquet":
@@ -309,7 +309,7 @@ def _select_statement(workspace: Workspace, source: Source, path: Path, number: 
     name = _column(source, path, list(kinds))
     kind, quoted = kinds[name], name.replace('"', '""')
     if not _WHOLE_TYPES.fullmatch(kind):
-        raise SourceError(
+        raise unreadable(
             f"{source.name}: column {shown(name)} of {path} holds {kind}, not whole numbers. None of its values was "
             "used; name the column of the ids after a #. Numbers with a decimal point lose the last digits of an id."
         )
@@ -323,7 +323,7 @@ def _check_holds_ids(source: Source, where: str, rows: Sequence[tuple[int | None
     """Refuse a column of which none of the first values, as ids and as texts, is an id."""
     given = [text for _, text in rows if text]
     if given and all(an_id is None for an_id, _ in rows):
-        raise SourceError(
+        raise unreadable(
             f"{source.name}: {where} holds no ids, but {', '.join(map(shown, given[:3]))}. None of its values was "
             "used; name the column of the ids after a #. Numbers with a decimal point or an exponent are no ids: "
             "export them as whole numbers."
@@ -353,7 +353,7 @@ def _column(source: Source, path: Path, names: Sequence[str]) -> str:
     matches = matches or [name for name in names if name.strip().lower() == wanted.lower()]
     if len(matches) == 1:
         return matches[0]
-    raise SourceError(
+    raise unreadable(
         f"{source.name}: {path} has {len(matches) or 'no'} column{'s' * (len(matches) > 1)} {shown(wanted)}; it has "
         f"{_listed(names)}. None of its values was used; name one of these after a #. Columns without a header are "
         "column0, column1, …"
@@ -377,9 +377,9 @@ def _rejected(an_id: str) -> str:
     return f"CASE WHEN {an_id} IS NULL THEN coalesce(left(value::VARCHAR, 200), '') END"
 
 
-def _unreadable(source: Source, path: Path, reason: str) -> SourceError:
+def _unreadable(source: Source, path: Path, reason: str) -> MergeError:
     """Return the error for a file that cannot be read as what its name says."""
-    return SourceError(
+    return unreadable(
         f"{source.name}: {path} cannot be read as {source.kind}: {reason.strip().rstrip('.')}. None of "
         "its ids was used; export or copy it again, or correct its name if it is another kind of file."
     )
@@ -399,11 +399,11 @@ def _open_table(source: Source, stack: contextlib.ExitStack) -> _Table:
 
 
 def column_of(engine: sa.Engine, source: Source) -> sa.Column[Any]:
-    """Return the column of *source*, as the database describes it; SourceError if it cannot hold ids."""
+    """Return the column of *source*, as the database describes it; MergeError if it cannot hold ids."""
 
-    def refused(what: str, advice: str) -> SourceError:
+    def refused(what: str, advice: str) -> MergeError:
         location = without_password(source.location)
-        return SourceError(f"{source.name}: {location}: {what}. Nothing of it was used. {advice}.")
+        return unreadable(f"{source.name}: {location}: {what}. Nothing of it was used. {advice}.")
 
     try:
         table = sa.Table(str(source.table), sa.MetaData(), schema=source.schema, autoload_with=engine)

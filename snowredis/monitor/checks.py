@@ -17,14 +17,14 @@ import timeit
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused
+from snowredis.errors import REFUSED, SnowredisError, StoreUnavailable
 from snowredis.monitor.conditions import Condition, Found
 from snowredis.monitor.lease import count
 from snowredis.monitor.pool import setting_ms
 from snowredis.readers import database_session, fences
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
-from snowredis.servers.scripts import read_lua, text_of
+from snowredis.servers.scripts import WHY_UNIDENTIFIED, read_lua, text_of
 from snowredis.snowflake.crash.files import OFF, VARIABLE, RecordsOff, find_place, make_file, remove
 
 
@@ -50,7 +50,7 @@ def critical(text: str, advice: str) -> Found:
 
 def not_checked(failure: SnowredisError, what: str = "") -> Found:
     """Return the result of a check, of *what*, that *failure* made impossible: a command was refused, or Redis left."""
-    reason = failure.reason if isinstance(failure, StoreRefused) else str(failure)
+    reason = failure.reason if isinstance(failure, StoreUnavailable) and failure.code in REFUSED else str(failure)
     return unknown(f"{what}{' was ' if what else ''}not checked: {reason}")
 
 
@@ -293,7 +293,7 @@ def missing_identity(client: Any, key: str) -> str:
     with translated(address(client)):
         reply = client.eval(f"{read_lua('identity')}\n{_IDENTITY}", 1, key)
     code = text_of(reply[1])
-    return ServerUnidentified(address(client), code).reason if code not in ("", "replica") else ""
+    return WHY_UNIDENTIFIED.get(code, code) if code != "replica" else ""
 
 
 def _identity(client: Any, key: str) -> Found:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from snowredis.core.as_json import NowMs, TimeMs
 from snowredis.core.values import duration
-from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
+from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.events import reason_text
 from snowredis.monitor.lease import count, counted, greatest_holder, named, processes_of
 from snowredis.monitor.pool import SHOWN_MS, PoolInfo, Snapshot, time_text
@@ -136,7 +136,7 @@ def status_without(
 
 def _redis_unavailable(error: SnowredisError, last: Snapshot | None, since_ms: int, ago_ms: int) -> Found:
     what, todo = "does not answer", "get Redis running again; workers then renew by themselves"
-    if isinstance(error, StoreRefused):
+    if error.code in REFUSED:
         what, todo = "refuses this user", "correct the user's password or rights, in Redis or in the URL"
     elif isinstance(error, StoreUnavailable) and error.timed_out:
         what, todo = "does not answer in time", "look for what keeps Redis or the network busy"

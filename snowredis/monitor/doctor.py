@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError, StoreBroken, StoreRefused, StoreUnavailable
+from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor import checks
 from snowredis.monitor.checks import critical, not_checked, ok, unknown, warning
 from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Found, Level
@@ -42,8 +42,10 @@ def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Condition]:
         try:
             for each in check():
                 yield each.of(code, subject) if isinstance(each, Found) else replace(each, subject=subject)
-        except StoreRefused as refused:
-            yield not_checked(refused).of(code, subject)
+        except StoreUnavailable as failure:
+            if failure.code not in REFUSED:
+                raise
+            yield not_checked(failure).of(code, subject)
 
 
 # question -> as a person asks it
@@ -64,10 +66,10 @@ def _check_writes(pool: PoolMonitor) -> Found:
     try:
         with translated(pool.where):
             pool.client.zadd(pool_keys(pool.name)[1], {"": 0}, xx=True)
-    except StoreRefused:
-        # a user who may only read; those of generators have a check of their rights
-        raise
     except StoreUnavailable as failure:
+        if failure.code in REFUSED:
+            # a user who may only read; those of generators have a check of their rights
+            raise
         return critical(
             f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
             f"let Redis take writes again. Until then, {DO_NOT_RESTART}",
@@ -205,11 +207,10 @@ def _try_script(client: Any) -> Found:
     try:
         with translated(address(client)):
             client.evalsha("0" * 40, 0)
-    except StoreRefused:
-        return unknown("this user may not run scripts, so generators cannot use it", _ADVICE)
-    except StoreUnavailable:
-        # there is no such script
-        pass
+    except StoreUnavailable as failure:
+        if failure.code in REFUSED:
+            return unknown("this user may not run scripts, so generators cannot use it", _ADVICE)
+        # else there is no such script
     return unknown("scripts are allowed; ACL DRYRUN is not, so other rights are not known")
 
 
@@ -251,7 +252,7 @@ def check_tags(client: Any, name: str | None) -> Iterator[Condition]:
             result = critical(f"there is no tag {name}", f"once: snowredis numbers create {name}")
     except SnowredisError as failure:
         result = not_checked(failure)
-        if not names and isinstance(failure, StoreRefused):
+        if not names and failure.code in REFUSED:
             result = result._replace(advice="name the tag with --tag")
     yield result.of("tags")
     if names:
@@ -267,7 +268,9 @@ def _check_open(client: Any, tags: Sequence[str]) -> Found:
     for tag in tags:
         try:
             info = read_tag(stores.RedisTag(client, tag))
-        except StoreBroken as failure:
+        except StoreUnavailable as failure:
+            if failure.code != "broken":
+                raise
             found.setdefault("not readable", []).append(f"{tag} ({failure.reason})")
             continue
         # None: deleted meanwhile, or a key of another program
@@ -341,7 +344,7 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Co
             client.ping()
     except StoreUnavailable as failure:
         # a user who may not run PING is connected nevertheless
-        if not (isinstance(failure, StoreRefused) and failure.code == "no-permission"):
+        if failure.code != "no-permission":
             yield critical(str(failure), f"nothing else was checked. Meanwhile, {DO_NOT_RESTART}").of("redis")
             return
     client = server_of(client, key)
@@ -371,10 +374,8 @@ def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[
         with contextlib.closing(PoolMonitor(url, each)) as pool:
             try:
                 yield from check_pool(pool, pool.info())
-            except StoreRefused as refused:
-                yield not_checked(refused).of("status", f"pool {each}")
             except LayoutMismatch as failure:
                 yield unknown(f"what its workers do is unknown: {failure}").of("unread", f"pool {each}")
             except SnowredisError as failure:
-                advice = "if another program wrote this key, rename it there"
-                yield warning(str(failure), advice).of("status", f"pool {each}")
+                found = warning(str(failure), "if another program wrote this key, rename it there")
+                yield (not_checked(failure) if failure.code in REFUSED else found).of("status", f"pool {each}")

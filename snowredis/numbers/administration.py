@@ -102,7 +102,7 @@ def create_tag(url: Server, tag: str, *, layout: Layout | str | None = None, **s
 
     Raises:
         ConfigError: it exists, or processes saw higher numbers of it.
-        StoreUnavailable, SettingsMismatch: the server does not reply, or has the tag with other settings.
+        StoreUnavailable, ConfigError: the server does not reply, or has the tag with other settings.
     """
     used = check_settings(settings, NUMBER_SETTINGS, " of tags")
     constants = {name: used.pop(name, TAG_CONSTANTS[name].default) for name in TAG_CONSTANTS}
@@ -257,7 +257,7 @@ def take_shard_number(url: Server, layout: Layout, tag: str = SHARDS) -> int:
     Raises:
         NumbersClosed: Redis does not know the tag, or may have forgotten numbers.
         NumbersExhausted: all numbers were given.
-        SettingsMismatch: the tag is for datacenter bits of another layout, in another place.
+        ConfigError: the tag is for datacenter bits of another layout, in another place.
         ConfigError: the layout has no datacenter bits.
     """
     with contextlib.closing(open_tag_store(url, tag, periods=_datacenter_of(layout))) as store:

@@ -104,7 +104,7 @@ class DatedGenerator(GeneratorBase[str]):
         Raises:
             NumbersClosed: Redis may have forgotten numbers of this period, or does not know the tag.
             NumbersExhausted: the period's highest number was handed out.
-            SettingsMismatch: the tag was created with another period or zone.
+            ConfigError: the tag was created with another period or zone.
             StoreUnavailable: Redis does not reply, or its clock jumps.
             GeneratorClosed: after close().
 
@@ -128,7 +128,7 @@ class DatedGenerator(GeneratorBase[str]):
                 period, or until open(); "assured": it never does, which is the default of embedded://.
             failover_slack: how long a deposed master may go on answering, s; default: 0, under Sentinel and Cluster 15.
 
-        Blocks for a round trip. Raises StoreUnavailable, SettingsMismatch.
+        Blocks for a round trip. Raises StoreUnavailable, ConfigError.
         """
         durability = TAG_CONSTANTS["durability"].check(durability or self._store.durability)
         if failover_slack is not None:
@@ -148,7 +148,7 @@ class DatedGenerator(GeneratorBase[str]):
 
         Raises:
             ConfigError: *next_number* is out of range, or the period is over.
-            StoreUnavailable, SettingsMismatch: as next_id().
+            StoreUnavailable, ConfigError: as next_id().
 
         Blocks until 6 s + failover_slack after the loss was noticed.
         """

@@ -109,7 +109,7 @@ class Master:
     def take(self, size: int) -> GrantedNumbers:
         """Return *size* numbers, or as many as are left.
 
-        Raises NumbersClosed, NumbersExhausted, SettingsMismatch, StoreUnavailable.
+        Raises NumbersClosed, NumbersExhausted, ConfigError, StoreUnavailable.
         """
         reply = self.store.send(TakeRequest(seen=self.seen, wanted=size))
         self.seen = max(self.seen, reply.next)
@@ -139,7 +139,7 @@ class Masters:
 
         Raises:
             NumbersClosed, NumbersExhausted, StoreUnavailable: no server hands out a segment.
-            SettingsMismatch: a server has the tag with other settings.
+            ConfigError: a server has the tag with other settings.
             ConfigError: two servers hand out the same numbers.
         """
         now_s, count = self._clock.monotonic(), len(self.all)

@@ -158,7 +158,7 @@ class SegmentGenerator(GeneratorBase[int]):
         Raises:
             NumbersClosed: the tag is closed, and the segments that this process has are used up.
             NumbersExhausted: there is no number.
-            StoreUnavailable, SettingsMismatch: there is no segment left, and Redis hands out none.
+            StoreUnavailable, ConfigError: there is no segment left, and Redis hands out none.
             GeneratorClosed: after close().
 
         Blocks:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from snowredis.errors import ConfigError, ServerUnidentified, SettingsMismatch, StoreBroken
+from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.numbers import protocol
 from snowredis.numbers.protocol import OpenRequest, TakeRequest
 from snowredis.numbers.settings import NUMBER_SETTINGS, servers_of
@@ -20,6 +20,7 @@ from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, server_now_ms, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply, text_of, with_format
 from snowredis.settings import MinReplicas, is_embedded, is_in_memory
+from snowredis.signatures import mismatch
 from snowredis.snowflake.protocol.open import open_server
 
 T = TypeVar("T")
@@ -60,6 +61,11 @@ class TagStore(Scripted):
     """
 
     durability = "detect"
+    without_identity = (
+        "numbers",
+        "handed out",
+        "create the tag with durability assured if this Redis never loses an acknowledged write",
+    )
 
     def __init__(
         self,
@@ -80,7 +86,7 @@ class TagStore(Scripted):
     def send(self, request: TakeRequest | OpenRequest) -> Any:
         """Run the script of *request* once. Returns a TakeReply or an OpenReply.
 
-        Blocks for a round trip. Raises SettingsMismatch, StoreUnavailable and its subclasses. Is never repeated here:
+        Blocks for a round trip. Raises ConfigError, StoreUnavailable. Is never repeated here:
         numbers whose reply was lost are gaps.
         """
         name, seen, rest = "open", 0, tuple[str | int, ...]()
@@ -94,20 +100,29 @@ class TagStore(Scripted):
         texts = self.texts_of(asked, self.run(*asked))
         if texts[0] == "reformatted":
             formats = (f"texts={text.replace(' ', '_')}" for text in (texts[1], self._format))
-            raise SettingsMismatch(self.tag, *(f"{self.signature} {text}" for text in formats))
+            raise self._mismatch(*(f"{self.signature} {text}" for text in formats))
         try:
             return parse_reply(texts, protocol.REPLIES)
         except ValueError:
             raise self.unknown(texts) from None
 
-    def mismatch(self, stored: str) -> SettingsMismatch:
-        return SettingsMismatch(self.tag, stored, self.signature)
+    def mismatch(self, stored: str) -> ConfigError:
+        return self._mismatch(stored, self.signature)
 
-    def broken(self, field: str, value: str) -> StoreBroken:
-        return StoreBroken(self.where, self.tag, field, value, "tag")
+    def _mismatch(self, stored: str, given: str) -> ConfigError:
+        advice = "No number was made. Use the settings of the tag, or another tag."
+        error = ConfigError(mismatch(f"the tag {self.tag!r}", "in the tag", stored, given, advice))
+        error.code = "tag-differs"
+        return error
 
-    def unidentified(self, code: str) -> ServerUnidentified:
-        return ServerUnidentified(self.where, code, "numbers")
+    def broken(self, field: str, value: str) -> StoreUnavailable:
+        return self.broken_field(
+            f"the tag {self.tag!r}",
+            field,
+            value,
+            f"Find the highest number in use, delete the tag with: snowredis numbers delete {self.tag}, and create it "
+            f"beyond that number: snowredis numbers create {self.tag} --start N",
+        )
 
 
 class RedisTag(RedisScripts, TagStore):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
-from snowredis.errors import ConfigError, SnowredisError, StoreRefused, StoreUnavailable, as_cause
+from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable, as_cause
 from snowredis.process.threads import is_interruption, raised_by_handler
 from snowredis.servers.clients import TLS_PREFIX, close_client, fresh_copy, is_cluster, open_client
 from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, time_limit
@@ -27,8 +27,8 @@ from snowredis.settings import MinReplicas, check
 if TYPE_CHECKING:
     from snowredis.servers.failover import Acknowledged
 
-# part of an error's text -> code of StoreRefused; the first match counts. Redis sends the second one to a client that
-# says HELLO; the last two, of Redis 6.2 and 7.0 and of 7.2: the user may run a script, but not a command in it
+# part of an error's text -> code of StoreUnavailable; the first match counts. Redis sends the second one to a client
+# that says HELLO; the last two, of Redis 6.2 and 7.0 and of 7.2: the user may run a script, but not a command in it
 _REFUSALS = {
     "NOAUTH": "no-password",
     "HELLO must be called with the client already authenticated": "no-password",
@@ -37,6 +37,21 @@ _REFUSALS = {
     "NOPERM": "no-permission",
     "The user executing the script can't": "no-permission",
     "ACL failure in script": "no-permission",
+}
+# code -> what happened, and what to do; {0}: the words of Redis
+_OF_REFUSALS = {
+    "no-password": (
+        "it requires a password, and none was given (NOAUTH)",
+        "Write it in the URL: redis://:PASSWORD@host:6379/0, or redis://USER:PASSWORD@host:6379/0",
+    ),
+    "wrong-password": (
+        "it refused the user name or the password (WRONGPASS): {0}",
+        "Correct them in the URL; special characters are written as %2F, %23, %40",
+    ),
+    "no-permission": (
+        "it refused a command (NOPERM): {0}",
+        "Allow the user in the URL what generators need on these keys; `snowredis doctor` lists what is missing",
+    ),
 }
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Redis adds this for the author of a script
@@ -96,7 +111,7 @@ _OF_REDIS_PY = (exceptions.RedisError, exceptions.RedisClusterException, OSError
 
 @contextlib.contextmanager
 def translated(where: str, kinds: type[Exception] | tuple[type[Exception], ...] = _OF_REDIS_PY) -> Iterator[None]:
-    """Raise redis-py's errors in the with block as ConfigError, StoreUnavailable or one of its subclasses.
+    """Raise redis-py's errors in the with block as ConfigError or StoreUnavailable.
 
     An error that a signal handler or another thread raised meanwhile is raised as it is.
 
@@ -138,7 +153,9 @@ def _translation(where: str, error: Exception) -> SnowredisError:
         if isinstance(error, exceptions.AuthenticationError):
             code = code or "wrong-password"
         if refused or code:
-            return StoreRefused(where, text, code or "no-permission")
+            code = code or "no-permission"
+            reason, advice = _OF_REFUSALS[code]
+            return StoreUnavailable(where, reason.format(text), advice, code)
         if "SNOWREDIS bad argument" in text:
             name = text.rpartition(" ")[2]
             return ConfigError(f"the script refused {name}: it is out of range. Check the settings")

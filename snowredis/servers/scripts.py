@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from snowredis.errors import ServerUnidentified, SnowredisError, StoreUnavailable
+from snowredis.errors import SnowredisError, StoreUnavailable
 
 # put in front of every script, in this order
 PROLOGUE = ("identity", "arguments")
@@ -130,6 +130,14 @@ def parse_reply(texts: Sequence[str], expected: Iterable[type[ScriptReply]]) -> 
     raise ValueError(status)
 
 
+# code of a server that does not show its identity -> why
+WHY_UNIDENTIFIED = {
+    "info-refused": "it refuses INFO inside scripts",
+    "no-run-id": "its INFO shows no run_id",
+    "no-replication-id": "its INFO shows no master_replid",
+}
+
+
 class Scripted(ABC):
     """Base class of everything whose state in Redis is read and written by scripts only.
 
@@ -144,6 +152,13 @@ class Scripted(ABC):
     where: str
     # the server, as crash records tell it from others: see Store.locator
     locator = ""
+    # what would repeat at a server that loses data and does not show its identity, what is refused, and what to do
+    without_identity = (
+        "ids",
+        "claimed",
+        'set durability="assured" if this Redis never loses an acknowledged write, or durability="none" if it may: '
+        "every new worker then waits",
+    )
 
     def __init__(
         self,
@@ -158,7 +173,7 @@ class Scripted(ABC):
 
     @abstractmethod
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        """Run *script* once, atomically. Raises StoreUnavailable and its subclasses."""
+        """Run *script* once, atomically. Raises StoreUnavailable."""
 
     def reconnect(self, *, also_in_use: bool = True) -> None:  # noqa: B027 - without connections nothing is to be done
         """Drop the idle connections; also those that other threads of the application use, if that is wanted."""
@@ -171,9 +186,31 @@ class Scripted(ABC):
     def broken(self, field: str, value: str) -> StoreUnavailable:
         """Return the error for a *field* of the hash with a *value* that no script writes."""
 
-    def unidentified(self, code: str) -> ServerUnidentified:
-        """Return the error for a server that does not show its identity."""
-        return ServerUnidentified(self.where, code)
+    def broken_field(self, what: str, field: str, value: str, advice: str) -> StoreUnavailable:
+        """Return broken() for a field of *what*, with the *advice* for it."""
+        reason = (
+            f"{what} is broken: its field {field!a} holds {value[:60]!a}, which snowredis never writes. Nothing was"
+        )
+        return StoreUnavailable(self.where, f"{reason} changed", advice, "broken")
+
+    def unidentified(self, code: str) -> StoreUnavailable:
+        """Return the error for a server that does not show its identity; or for its clock."""
+        if code == "clock":
+            return StoreUnavailable(
+                self.where,
+                "it may have lost data, and its clock is far behind the clock of this host, so it cannot say from when "
+                "on ids are unused. Nothing was claimed",
+                "Correct the clock (NTP) of the host that is wrong",
+                code,
+            )
+        what, refused, otherwise = self.without_identity
+        return StoreUnavailable(
+            self.where,
+            f"it does not show its identity: {WHY_UNIDENTIFIED.get(code, code)}. A restart or failover that loses data "
+            f"would go unnoticed and {what} would repeat, so nothing was {refused}",
+            f"If INFO is refused, allow it for the user in the URL. Otherwise {otherwise}",
+            code,
+        )
 
     def unknown(self, texts: Sequence[str]) -> StoreUnavailable:
         """Return the error for a reply that no script of this version sends."""

@@ -76,7 +76,8 @@ def problem_of(error: errors.SnowredisError | HttpProblem) -> HttpProblem:
     if isinstance(error, HttpProblem):
         return error
     code, detail = type(error).__name__, str(error)
-    if isinstance(error, _BAD_REQUEST):
+    # another code: a tag with other settings, which is no fault of the request
+    if isinstance(error, _BAD_REQUEST) and not error.code:
         return HttpProblem(400, code, detail)
     if error.retry or isinstance(error, _AWAY):
         return HttpProblem(503, code, detail, seconds(_wait_ms(error)))

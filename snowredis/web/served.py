@@ -34,8 +34,6 @@ START_LIMIT_S = 1.0
 CLAIM_AGAIN_S = 1.0
 # how long a request that gets no id waits for the reason
 _REASON_LIMIT_S = 0.5
-# errors of claims that Redis refused
-_REFUSALS = ("StoreUnavailable", "StoreRefused")
 
 
 class ServedPool:
@@ -211,7 +209,7 @@ class ServedPool:
     def _refusal(self) -> Refusal | None:
         """Return why Redis takes no claim or no renewal from here, though it may reply to readers."""
         failure = self._ids.renewal_failure if self._ids is not None else None
-        if failure is None and self._problem is not None and self._problem.error in _REFUSALS:
+        if failure is None and self._problem is not None and self._problem.error == "StoreUnavailable":
             failure = self._problem.detail, self._refused_ms
         return failure and Refusal(*failure)
 

@@ -275,7 +275,7 @@ def test_serve_says_how_to_install_what_it_needs(name: str) -> None:
         (errors.LayoutError("x"), 3),
         (errors.InvalidId("x"), 3),
         (errors.StoreUnavailable("here", "x"), 4),
-        (errors.StoreRefused("here", "x"), 4),
+        (errors.StoreUnavailable("here", "x", code="no-password"), 4),
         (errors.PoolNotFound("p"), 5),
         (errors.LayoutMismatch("p", "a", "b"), 6),
         (errors.PoolExhausted("p", 1, 1), 7),

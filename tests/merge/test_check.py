@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.errors import ConfigError
-from snowredis.merge import SourceError
+from snowredis.merge import MergeError
 from snowredis.merge.check import CheckResult, ProblemKind, SharedWorkers, check_sources, export_duplicates
 from snowredis.merge.databases import Progress, open_database, reading
 from snowredis.merge.sources import MIB, Workspace, parse_sources
@@ -179,7 +179,7 @@ def test_nothing_is_left_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "tmp").mkdir()
     check(tmp_path, {"a": [an_id(5)]})
     assert list((tmp_path / "tmp").iterdir()) == []
-    with pytest.raises(SourceError):
+    with pytest.raises(MergeError):
         check(tmp_path, {"a": ["x", "y"]})
     assert list((tmp_path / "tmp").iterdir()) == []
 

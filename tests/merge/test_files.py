@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snowredis.merge import SourceError
+from snowredis.merge import MergeError
 from snowredis.merge.databases import Progress
 from snowredis.merge.sources import Workspace, ingest, parse_sources
 
@@ -114,7 +114,7 @@ def test_values_that_are_no_ids_are_kept_as_text_and_the_others_are_read(read: R
 def test_a_file_that_cannot_be_right_is_refused_with_the_reason(
     read: Read, name: str, content: bytes, column: str, says: str
 ) -> None:
-    with pytest.raises(SourceError, match=says) as caught:
+    with pytest.raises(MergeError, match=says) as caught:
         read(name, content, column)
     text = str(caught.value)
     assert text.startswith(f"{name}: ")
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_right_is_refused_with_the_reason(
 def test_a_column_of_another_type_is_refused(workspace: Workspace, tmp_path: Path, kind: str, says: str) -> None:
     path = tmp_path / "a.parquet"
     duckdb.sql(f"COPY (SELECT NULL::{kind} AS id) TO '{path}'")
-    with pytest.raises(SourceError, match=says):
+    with pytest.raises(MergeError, match=says):
         read_source(workspace, str(path))
 
 
@@ -136,7 +136,7 @@ def test_a_path_that_is_missing_is_found_before_anything_is_read(workspace: Work
     (tmp_path / "a.txt").write_bytes(LINES)
     sources = parse_sources([f"{tmp_path}/a.txt", f"{tmp_path}/b*.txt"])
     workspace.rows("DROP TABLE IF EXISTS ids")
-    with pytest.raises(SourceError, match=r"there is no file .*b\*\.txt"):
+    with pytest.raises(MergeError, match=r"there is no file .*b\*\.txt"):
         ingest(workspace, sources, Progress())
     assert workspace.rows("SELECT count(*) FROM ids") == [(0,)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.merge import SourceError
+from snowredis.merge import MergeError
 from snowredis.merge.sources import parse_sources, without_password
 
 
@@ -29,7 +29,7 @@ def test_a_source_names_a_file_or_a_table(
     text: str, kind: str, location: str, place: tuple[str | None, ...] | None
 ) -> None:
     if place is None:
-        with pytest.raises(SourceError, match="names no table and column"):
+        with pytest.raises(MergeError, match="names no table and column"):
             parse_sources([text])
         return
     (source,) = parse_sources([text])
@@ -39,7 +39,7 @@ def test_a_source_names_a_file_or_a_table(
 
 @pytest.mark.parametrize("text", ["a.docx#id", "a", "a.parquet.gz", "postgresql://h/db", "mysql://h/db#a.b.c.d"])
 def test_what_cannot_be_a_source_is_refused_with_advice(text: str) -> None:
-    with pytest.raises(SourceError, match=r"Nothing was read; .+\."):
+    with pytest.raises(MergeError, match=r"Nothing was read; .+\."):
         parse_sources([text])
 
 
@@ -56,7 +56,7 @@ def test_names_are_given_or_those_of_files_and_tables_and_all_differ() -> None:
     texts = ["x/ids.txt", "other=y/ids.txt", "sqlite:///a.db#t.id", "parquet=a.parquet"]
     assert [source.name for source in parse_sources(texts)] == ["ids.txt", "other", "a.db.t", "parquet"]
     for same in (["a=x.csv", "a=y.csv"], ["x/ids.txt", "y/ids.txt"]):
-        with pytest.raises(SourceError, match=r"two sources are named '(a|ids\.txt)'"):
+        with pytest.raises(MergeError, match=r"two sources are named '(a|ids\.txt)'"):
             parse_sources(same)
 
 
@@ -74,6 +74,6 @@ def test_a_password_is_never_shown(url: str) -> None:
     for text in (source.shown, source.name, without_password(url)):
         assert "s3" not in text
         assert "cret" not in text
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(MergeError) as caught:
         parse_sources([url.partition("#")[0]])
     assert "s3" not in str(caught.value)

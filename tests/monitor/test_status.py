@@ -11,7 +11,7 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.errors import LayoutMismatch, PoolNotFound, StoreRefused, StoreUnavailable
+from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.monitor.conditions import LEVELS, TABLE, Condition, answers, status_of, status_unread, status_without
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import PoolInfo, Refusal, Snapshot
@@ -280,7 +280,7 @@ def test_what_cannot_be_read_is_never_ok() -> None:
 
 
 def test_a_redis_that_refuses_or_is_slow_is_not_called_away() -> None:
-    refused, slow = StoreRefused("here", "WRONGPASS", "wrong-password"), StoreUnavailable("here", "Timeout")
+    refused, slow = StoreUnavailable("here", "WRONGPASS", code="wrong-password"), StoreUnavailable("here", "Timeout")
     slow.timed_out = True
     for error, headline in ((refused, "Redis refuses this user"), (slow, "Redis does not answer in time")):
         status = status_without(error, QUIET, failed_since_ms=NOW_MS, now_ms=NOW_MS, last_read_ms=NOW_MS)

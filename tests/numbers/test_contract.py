@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.errors import ConfigError, StoreBroken
+from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.numbers import NumbersClosed, NumbersExhausted, create_tag
 from snowredis.numbers import protocol as replies
 from snowredis.numbers.masters import Master
@@ -118,11 +118,11 @@ def test_a_value_that_no_script_wrote_is_refused(store: Any, server: RedisServer
     created(store)
     taken(store)
     server.client().hset(tag_keys(store.tag)[0], field, "-7")
-    with pytest.raises(StoreBroken, match=rf"field '{field}' holds '-7'.*snowredis numbers delete"):
+    with pytest.raises(StoreUnavailable, match=rf"field '{field}' holds '-7'.*snowredis numbers delete"):
         taken(store)
     if field != "n:":
         server.client().hdel(tag_keys(store.tag)[0], field)
-        with pytest.raises(StoreBroken):
+        with pytest.raises(StoreUnavailable):
             taken(store)
 
 

@@ -120,9 +120,6 @@ def test_every_public_name_is_listed_here_and_can_be_had() -> None:
         ("InvalidId", "ValueError"),
         ("PoolNotFound", "SnowredisError"),
         ("LeaseLost", "LeaseExpired"),
-        ("StoreRefused", "StoreUnavailable"),
-        ("ServerUnidentified", "StoreUnavailable"),
-        ("StoreBroken", "StoreUnavailable"),
     ],
 )
 def test_errors_are_kinds_of_these(error: str, parent: str) -> None:

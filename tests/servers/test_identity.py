@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.errors import ServerUnidentified
+from snowredis.errors import StoreUnavailable
 from snowredis.servers.scripts import read_lua
 
 lua51 = pytest.importorskip("lupa.lua51")
@@ -98,7 +98,7 @@ def test_a_redis_that_does_not_show_which_it_is_is_refused_with_the_remedy(
     )
     client = fakeredis.FakeRedis()
     ids = snowredis.connect(client, pool="orders", ttl=0.3)
-    with pytest.raises(ServerUnidentified, match=f"its INFO shows no {hidden}.*durability=") as caught:
+    with pytest.raises(StoreUnavailable, match=f"its INFO shows no {hidden}.*durability=") as caught:
         ids.next_id()
     assert caught.value.code in ("no-run-id", "no-replication-id")
     assert client.keys() == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.errors import StoreBroken
+from snowredis.errors import StoreUnavailable
 from snowredis.snowflake.protocol.administration import Ends
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
@@ -136,7 +136,7 @@ def test_a_record_with_a_time_that_tostring_would_not_write_whole_is_broken(pool
     assert record is not None
     late: Any = {field: (10**14,) if field == "lanes_ms" else 10**14}
     stored["w:0"] = record._replace(**late).pack()
-    with pytest.raises(StoreBroken):
+    with pytest.raises(StoreUnavailable):
         one.ask_renew()
 
 

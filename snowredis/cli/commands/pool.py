@@ -11,7 +11,7 @@ from snowredis.cli.options import Command, Parser, confirm, open_known_pool, ope
 from snowredis.cli.output import printable, time_of, wrapped, write
 from snowredis.cli.show import MAX_FOREIGN, show, show_conditions
 from snowredis.core.values import duration
-from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
+from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.settings import SETTINGS, required_url
 
@@ -73,20 +73,28 @@ def _check_not_emptied(args: argparse.Namespace) -> None:
     from snowredis.snowflake.protocol.pool_config import pool_keys
     from snowredis.snowflake.protocol.redis_store import load
 
-    with open_pool(args) as pool, contextlib.suppress(StoreRefused), translated(pool.where):
-        client = server_of(pool.client, pool_keys(pool.name)[0])
-        emptied = {"cmdstat_flushall", "cmdstat_flushdb"} & client.info("commandstats").keys()
-        # only a process with a lease runs this script
-        if not (emptied and any(client.script_exists(load("renew").sha))) or any(client.scan_iter("snowredis:{*")):
-            return
-        # its connection stays, and the last command of a heartbeat is one of these
-        living = sum(each["cmd"] in ("evalsha", "eval", "wait") for each in client.client_list())
-        if not living:
-            return
-        print(
-            f"Redis at {pool.where} was emptied, and {living} processes that may make ids are connected. They put "
-            "their pool back at their next heartbeat, within ttl / 3, and new ones wait until no id can be repeated."
-        )
+    with open_pool(args) as pool:
+        try:
+            with translated(pool.where):
+                client = server_of(pool.client, pool_keys(pool.name)[0])
+                emptied = {"cmdstat_flushall", "cmdstat_flushdb"} & client.info("commandstats").keys()
+                # only a process with a lease runs this script
+                if not (emptied and any(client.script_exists(load("renew").sha))):
+                    return
+                if any(client.scan_iter("snowredis:{*")):
+                    return
+                # its connection stays, and the last command of a heartbeat is one of these
+                living = sum(each["cmd"] in ("evalsha", "eval", "wait") for each in client.client_list())
+        except StoreUnavailable as error:
+            if error.code not in REFUSED:
+                raise
+            living = 0
+    if not living:
+        return
+    print(
+        f"Redis at {pool.where} was emptied, and {living} processes that may make ids are connected. They put their "
+        "pool back at their next heartbeat, within ttl / 3, and new ones wait until no id can be repeated."
+    )
     confirm(args, f"Are you sure that no process of pool {args.pool} lives?", "nothing was created")
 
 

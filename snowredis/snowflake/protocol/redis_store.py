@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from snowredis.errors import LayoutMismatch, StoreBroken
+from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.servers.runner import RedisScripts
 from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply
 from snowredis.settings import MinReplicas
@@ -71,8 +71,14 @@ class ScriptStore(Scripted):
     def mismatch(self, stored: str) -> LayoutMismatch:
         return LayoutMismatch(self.config.name, stored, self.signature)
 
-    def broken(self, field: str, value: str) -> StoreBroken:
-        return StoreBroken(self.where, self.config.name, field, value)
+    def broken(self, field: str, value: str) -> StoreUnavailable:
+        return self.broken_field(
+            f"the pool {self.config.name!r}",
+            field,
+            value,
+            f"Remove it with: snowredis pool delete {self.config.name} --force; new workers then wait until every "
+            "reservation that it may have granted has ended",
+        )
 
     def ask(self, request: Request) -> Any:
         """Run the script of *request*, with its fields as arguments; return the reply."""

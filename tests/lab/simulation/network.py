@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from snowredis.errors import ConfigError, StoreRefused, StoreUnavailable
+from snowredis.errors import ConfigError, StoreUnavailable
 from tests.lab.simulation.redis_model import RedisModel
 from tests.lab.simulation.world import Task, World
 
@@ -146,7 +146,7 @@ class Network:
                 self.tracer.arrives(server, keys[0])
             try:
                 reply = server.eval(source, keys, args)
-            except (ConfigError, StoreRefused) as refused:
+            except (ConfigError, StoreUnavailable) as refused:
                 error = refused
                 if isinstance(refused, ConfigError):
                     self.malformed(f"{name} of {process.name}: {refused}")

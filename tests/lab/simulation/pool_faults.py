@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from snowredis.errors import LayoutMismatch, SnowredisError, StoreRefused
+from snowredis.errors import REFUSED, LayoutMismatch, SnowredisError
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol.administration import Administration, Ends
 from snowredis.snowflake.protocol.pool_config import PoolConfig
@@ -94,7 +94,7 @@ def _come_back(sim: Simulation, name: str, config: PoolConfig, *, created: bool)
     except SnowredisError as error:
         # a process with the settings of before came first, or a right is missing
         sim.say("the pool does not come back: %s", type(error).__name__)
-        if isinstance(error, StoreRefused) or (name == "changed_layout" and isinstance(error, LayoutMismatch)):
+        if error.code in REFUSED or (name == "changed_layout" and isinstance(error, LayoutMismatch)):
             # a right is missing, or the clock of Redis was set back since
             sim.world.at(sim.world.now_us + 1_000_000, lambda: _come_back(sim, name, config, created=created))
         return

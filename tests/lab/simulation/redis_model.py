@@ -15,7 +15,7 @@ from typing import Any
 
 import lupa.lua51
 
-from snowredis.errors import ConfigError, StoreRefused
+from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.servers.scripts import split_reply
 from tests.lab.simulation.world import World
 
@@ -87,7 +87,7 @@ class Lua:
         try:
             reply = self._run(self._compile(source), len(keys), *keys, *map(str, args))
         except CommandRefused as refused:
-            raise StoreRefused("simulated", str(refused)) from refused
+            raise StoreUnavailable("simulated", str(refused), code="no-permission") from refused
         error = reply["err"]
         if error is not None:
             raise ConfigError(str(error))

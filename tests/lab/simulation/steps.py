@@ -5,14 +5,13 @@ STEP WORD WORD; STEP WORD. A step is a method of Steps. A line "9 times: STEP; S
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from snowredis.errors import ServerUnidentified
+from snowredis.errors import StoreUnavailable
 from snowredis.snowflake.crash import record as crash_record
 from snowredis.snowflake.crash.files import FileName
 from snowredis.snowflake.crash.record import CrashRecord
@@ -211,8 +210,11 @@ class Steps:
 
     def create(self) -> None:
         """Create the pool, unless the server is refused."""
-        with contextlib.suppress(ServerUnidentified):
+        try:
             self._stage.with_pool()
+        except StoreUnavailable as error:
+            if not error.code:
+                raise
 
     def wipe(self) -> None:
         self._stage.master.wipe()

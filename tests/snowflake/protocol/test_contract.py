@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from snowredis.errors import ServerUnidentified
+from snowredis.errors import StoreUnavailable
 from snowredis.snowflake.protocol.replies import (
     Behind,
     Created,
@@ -230,7 +230,7 @@ def test_a_caller_far_ahead_of_the_redis_clock_is_refused_when_it_notices_a_loss
     true_ms = stepped.now_ms()
     stepped.step(-LEAD_MS - TTL_MS - 1)
     for call in (Holder(stepped.store, lambda: true_ms).ask_claim, lambda: create(stepped.store, true_ms)):
-        with pytest.raises(ServerUnidentified) as refused:
+        with pytest.raises(StoreUnavailable) as refused:
             call()
         assert refused.value.code == "clock"
     # whose clock agrees with that of Redis notices it

@@ -13,7 +13,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.environment import from_environment
-from snowredis.errors import ServerUnidentified, StoreBroken
+from snowredis.errors import StoreUnavailable
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from snowredis.snowflake.protocol.replies import Created, Granted, Renewed, Settling
@@ -49,7 +49,7 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: RedisServer) -> None:
     with contextlib.closing(snowredis.connect(silent.url, pool="orders", layout=LAYOUT)) as ids:
         for make in (ids.claim, ids.next_id):
-            with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
+            with pytest.raises(StoreUnavailable, match="refuses INFO inside scripts") as caught:
                 make()
     assert caught.value.code == "info-refused"
     for remedy in ("allow it for the user", 'durability="assured"', 'durability="none"', "nothing was claimed"):
@@ -62,7 +62,7 @@ def test_a_user_who_may_not_run_info_is_told_that_this_is_missing(own_server: Re
     created(own_server, SHORT)
     own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", "-info")
     app = RedisStore(f"unix://app:secret@{own_server.socket}", SHORT)
-    with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
+    with pytest.raises(StoreUnavailable, match="refuses INFO inside scripts") as caught:
         Holder(app, wall_ms).ask_claim()
     assert "secret" not in str(caught.value)
 
@@ -154,5 +154,5 @@ def test_the_environment_says_what_redis_is_trusted_with() -> None:
 def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:
     store = RedisStore(server.url, replace(SHORT, name=f"few{fresh_hex()[-6:]}"), min_replicas=1)
     server.client().hset(pool_keys(store.config.name)[0], mapping={"signature": store.config.signature})
-    with pytest.raises(StoreBroken):
+    with pytest.raises(StoreUnavailable):
         Holder(store, wall_ms).ask_claim()

@@ -19,7 +19,7 @@ from redis.sentinel import MasterNotFoundError
 from snowredis import errors
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts, resolve_layout
-from snowredis.errors import ConfigError, SnowredisError, StoreRefused, StoreUnavailable
+from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
 from snowredis.monitor.lease import Owner, parse_owner
 from snowredis.process.names import owner_text
 from snowredis.servers.runner import translated
@@ -208,16 +208,16 @@ def test_the_keys_of_a_pool_share_one_hash_tag() -> None:
         ),
         (exceptions.ResponseError("BUSY Redis is busy running a script."), StoreUnavailable, "end it with SCRIPT KILL"),
         (exceptions.ResponseError("NOREPLICAS Not enough"), StoreUnavailable, "min-replicas-to-write: connect"),
-        (exceptions.AuthenticationError("invalid password"), StoreRefused, "invalid password"),
-        (exceptions.NoPermissionError("no permissions"), StoreRefused, "no permissions"),
-        (exceptions.ResponseError("WRONGPASS invalid"), StoreRefused, "password (WRONGPASS)"),
-        (exceptions.ResponseError("NOAUTH Authentication"), StoreRefused, "requires a password, and none was"),
+        (exceptions.AuthenticationError("invalid password"), StoreUnavailable, "(WRONGPASS): invalid password"),
+        (exceptions.NoPermissionError("no permissions"), StoreUnavailable, "(NOPERM): no permissions"),
+        (exceptions.ResponseError("WRONGPASS invalid"), StoreUnavailable, "password (WRONGPASS)"),
+        (exceptions.ResponseError("NOAUTH Authentication"), StoreUnavailable, "requires a password, and none was"),
         (
             exceptions.AuthenticationError("HELLO must be called with the client already authenticated, o"),
-            StoreRefused,
+            StoreUnavailable,
             "requires a password, and none was given",
         ),
-        (exceptions.ResponseError("ERR ACL failure in script: User app"), StoreRefused, "ACL failure"),
+        (exceptions.ResponseError("ERR ACL failure in script: User app"), StoreUnavailable, "(NOPERM): ERR ACL failure"),
         (exceptions.ResponseError("ERR \x1b[2J\n\x9b"), StoreUnavailable, "ERR \ufffd[2J\ufffd\ufffd"),
         (exceptions.ReadOnlyError("You can't write"), StoreUnavailable, "does not accept writes: You can't write"),
         (exceptions.ResponseError("@user_script: 9: -READONLY You can't write"), StoreUnavailable, "READONLY"),
@@ -302,17 +302,13 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "PoolNotFound": ("orders", "unix:///run/redis.sock", ("users", "bills")),
     "LayoutError": ("odd",),
     "InvalidId": ("odd",),
-    "SettingsMismatch": ("orders", "odd", "even"),
     "LayoutMismatch": ("orders", "odd", "even"),
     "PoolExhausted": ("orders", 1024, 4321),
     "LeaseExpired": ("orders", 17, "Redis is away"),
     "LeaseLost": ("orders", 18, "the pool is full"),
     "ClockMovedBack": (4711, "backup", False),
     "ClockSkewed": (4712, 32_500),
-    "StoreUnavailable": ("host:6379/0", "Connection refused", "Start it"),
-    "StoreRefused": ("host:6379/0", "not this command", "wrong-password"),
-    "ServerUnidentified": ("host:6379/0", "strange", "numbers"),
-    "StoreBroken": ("host:6379/0", "orders", "floor", "soon", "pool"),
+    "StoreUnavailable": ("host:6379/0", "not this command", "Allow it", "no-permission"),
     "GeneratorClosed": ("orders", "segment", True),
 }
 

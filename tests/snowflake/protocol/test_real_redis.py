@@ -23,7 +23,7 @@ import redis
 from scripts._docs.lua import lua_of
 from snowredis import SnowflakeGenerator, WorkerPool
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, PoolNotFound, StoreRefused, StoreUnavailable
+from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol.administration import POOL_SCRIPTS
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
@@ -602,7 +602,7 @@ def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> N
     wrong = f"unix://:wrong@{own_server.socket}"
     for url, text in ((own_server.url, "requires a password"), (wrong, "refused the user name or the password")):
         store = RedisStore(url, LONG)
-        with pytest.raises(StoreRefused, match=text) as caught:
+        with pytest.raises(StoreUnavailable, match=text) as caught:
             create(store, wall_ms())
         assert "wrong@" not in str(caught.value)
     assert isinstance(create(RedisStore(f"unix://:right@{own_server.socket}", LONG), wall_ms()), Created)
@@ -613,7 +613,7 @@ def test_a_user_without_the_rights_that_scripts_need_is_refused(own_server: Redi
     create(open_store(own_server, LONG), wall_ms())
     own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", *rights)
     app = RedisStore(f"unix://app:secret@{own_server.socket}", LONG)
-    with pytest.raises(StoreRefused, match=r"refused a command \(NOPERM\).*snowredis doctor") as caught:
+    with pytest.raises(StoreUnavailable, match=r"refused a command \(NOPERM\).*snowredis doctor") as caught:
         holder(app).ask_claim()
     assert "secret" not in str(caught.value)
 
