@@ -128,9 +128,10 @@ def _versions() -> str:
 
     durability = SETTINGS["durability"]
     # written by a build from a checkout; a checkout on the path may not be installed
-    commits = [installed.read_text("commit") for installed in metadata.distributions(name="snowredis")]
+    commit = next((installed.read_text("commit") for installed in metadata.distributions(name="snowredis")), None)
     return (
-        f"snowredis {__version__}{''.join(f' of commit {commit}' for commit in commits[:1] if commit)}: ids made in {IMPLEMENTATION.capitalize()}, durability "
+        f"snowredis {__version__}{f' of commit {commit}' if commit else ''}: ids made in "
+        f"{IMPLEMENTATION.capitalize()}, durability "
         f"{printable(os.environ.get(durability.variable) or durability.default)}, "
         f"{platform.python_implementation()} {platform.python_version()}, redis-py {metadata.version('redis')}"
     )

@@ -217,7 +217,7 @@ def test_the_keys_of_a_pool_share_one_hash_tag() -> None:
             StoreUnavailable,
             "requires a password, and none was given",
         ),
-        (exceptions.ResponseError("ERR ACL failure in script: User app"), StoreUnavailable, "(NOPERM): ERR ACL failure"),
+        (exceptions.ResponseError("ERR ACL failure in script: User app"), StoreUnavailable, "(NOPERM): ERR ACL"),
         (exceptions.ResponseError("ERR \x1b[2J\n\x9b"), StoreUnavailable, "ERR \ufffd[2J\ufffd\ufffd"),
         (exceptions.ReadOnlyError("You can't write"), StoreUnavailable, "does not accept writes: You can't write"),
         (exceptions.ResponseError("@user_script: 9: -READONLY You can't write"), StoreUnavailable, "READONLY"),
