@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "snowflake": {"errors", "settings", "core", "process", "servers"},
     "connection": {"errors", "settings", "environment", "core", "process", "snowflake"},
     "kinds": {"errors", "settings", "environment", "core", "process", "snowflake", "connection"},
-    "numbers": {"errors", "settings", "core", "process", "servers", "snowflake", "kinds"},
+    "numbers": {"errors", "signatures", "settings", "core", "process", "servers", "snowflake", "kinds"},
     "process_generator": {"errors", "settings", "environment", "process", "snowflake", "connection", "kinds"},
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
     "readers": {"errors", "core", "process.log"},
