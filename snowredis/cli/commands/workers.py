@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, open_known_pool, open_pool, settings
-from snowredis.cli.output import emit, printable
+from snowredis.cli.output import printable
 from snowredis.cli.show import show, show_conditions
 from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from snowredis.monitor.conditions import Condition
+    from snowredis.monitor.conditions import Condition, Status
     from snowredis.monitor.events import Event, Follower
-    from snowredis.monitor.pool_monitor import Reading
+    from snowredis.monitor.pool import Snapshot
 
 # --- workers ------------------------------------------------------------------------------------
 
@@ -28,34 +28,27 @@ _COLUMNS = "worker state host pid label heartbeat_at ends_at ids_until ids_made 
 _FROM = {"clock_offset_ms": 100, "namespace": 1, "clock_backs": 1}
 # leases that ended, the newest of them
 MOST_ENDED = 20
-_READ_EVERY_S = 2.0
 
 
 def _add_workers_arguments(parser: Parser) -> None:
     parser.add_redis()
-    text = "repeat every 2 s until Ctrl-C; while Redis is away, say for how long the workers that were alive have ids"
-    parser.add_argument("--watch", action="store_true", help=text)
-    parser.add_json("one object; with --watch one a line")
+    parser.add_json("one object")
 
 
 def _workers(args: argparse.Namespace) -> None:
-    from snowredis.monitor.pool_monitor import PoolPoller
+    from snowredis.monitor.conditions import status_of
+    from snowredis.monitor.pool_monitor import Reading
 
     with open_known_pool(args) as pool:
-        poller = PoolPoller(pool)
-        reading = poller.read()
-        if reading.error is not None:
-            raise reading.error
-        while _show_workers(reading, pool.where, args) and args.watch:
-            time.sleep(_READ_EVERY_S)
-            reading = poller.read()
+        snapshot = pool.snapshot()
+        status = status_of(snapshot)
+        if args.json:
+            show(Reading(status, snapshot).report, "", as_json=True)
+        else:
+            _show_workers(snapshot, status, pool.where)
 
 
-def _show_workers(reading: Reading, where: str, args: argparse.Namespace) -> bool:
-    """Print a reading; return whether somebody reads it."""
-    snapshot, status = reading.snapshot, reading.status
-    if args.json or snapshot is None:
-        return show(reading.report, "", as_json=True)
+def _show_workers(snapshot: Snapshot, status: Status, where: str) -> None:
     info = snapshot.info
     print(f"pool {info.name} at {printable(where)}: {info.used:,} of {info.capacity:,} worker ids are leased")
     print(f"status {status.level}: {printable(status.headline, 200)}")
@@ -70,7 +63,6 @@ def _show_workers(reading: Reading, where: str, args: argparse.Namespace) -> boo
         show(rows, " ".join(columns), now_ms=info.now_ms)
     if len(snapshot.ended) > MOST_ENDED:
         print(f"… and {len(snapshot.ended) - MOST_ENDED:,} more that ended: --json has all")
-    return emit("")
 
 
 WORKERS = Command(
@@ -81,7 +73,7 @@ no ids), silent (no heartbeat for two thirds of a ttl), expired (the lease ended
 process found its process dead). Ended ones are listed for an hour, or as long as they may have ids.""",
     [
         ("snowredis workers", "of the only pool"),
-        ("snowredis workers --pool orders --watch", "every 2 s"),
+        ("watch snowredis workers --pool orders", "every 2 s"),
         ("snowredis workers --json | jq '.leases[].host'", "for programs"),
     ],
     _add_workers_arguments,
