@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from snowredis.merge.catalog import Catalog, TableColumn
 from snowredis.merge.databases import Progress, open_database, transaction
-from snowredis.merge.draft import Draft, undecided
+from snowredis.merge.draft import Draft
 from snowredis.merge.evidence import Evidence
-from snowredis.merge.map_file import Map, TableMap, as_text, load_map
+from snowredis.merge.map_file import Map, TableMap, as_text, load_map, undecided
 from snowredis.merge.run import merge, parents_first
 from tests.support.databases import SERVERS
 from tests.support.statements import execute

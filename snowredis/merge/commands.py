@@ -76,9 +76,9 @@ def _add_databases(parser: Parser) -> None:
 def _draft(args: argparse.Namespace) -> int:
     from snowredis.merge.catalog import Catalog, check_no_old_map
     from snowredis.merge.databases import Progress, transaction
-    from snowredis.merge.draft import TOP, Draft, undecided
+    from snowredis.merge.draft import TOP, Draft
     from snowredis.merge.evidence import Evidence
-    from snowredis.merge.map_file import as_text
+    from snowredis.merge.map_file import as_text, undecided
     from snowredis.merge.run import open_two
 
     engines = open_two(args.first, args.second)
@@ -122,6 +122,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _lines_of(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[Line]:
     """Yield what a merge did, for a person."""
+    from snowredis.merge.evidence import SAMPLED
+
     done = ("would be merged", "warn") if dry_run else ("merged", "good")
     yield from wrapped(
         [done, (": ", "")],
@@ -144,6 +146,11 @@ def _lines_of(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[Li
         yield from wrapped([("stayed away: ", "warn" if others else "dim")], printable(text))
     for doubt in result.doubts:
         yield from wrapped([("look again: ", "warn")], printable(f"[{doubt.table}] {doubt.text}"))
+    if result.partly:
+        text = (
+            f"{SAMPLED:,} rows at most of {', '.join(result.partly)}: all over a key of integers, else the first rows"
+        )
+        yield from wrapped([("looked at: ", "dim")], printable(f"{text}. A draft looks at all rows"))
 
 
 # --- the groups ------------------------------------------------------------------------------------------

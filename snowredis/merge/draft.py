@@ -5,20 +5,30 @@ The same guesses, compared with a finished map, say where the evidence speaks ag
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from snowredis.errors import shown
 from snowredis.merge.catalog import ROWID, Catalog, Table, TableColumn
-from snowredis.merge.evidence import Evidence, Two, is_named_like_an_amount, is_named_like_an_id, is_near, stem
-from snowredis.merge.map_file import UNDECIDED, Map, TableMap
+from snowredis.merge.evidence import (
+    Evidence,
+    Lead,
+    Two,
+    Where,
+    is_named_like_a_list,
+    is_named_like_an_amount,
+    is_named_like_an_id,
+    stem,
+)
+from snowredis.merge.map_file import UNDECIDED, Map, TableMap, families
 
 # tables of migration tools: each database has its own
 _TOOLS = ("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata", "flyway_schema_history")
-_PLAIN_ID = re.compile(r"(\w*_)?(id|guid)", re.IGNORECASE)
+# how much of the rows of a table must be the same in both databases
+_MOST = 0.9
 TOP = (
     'rows: "copy", "first" (a row whose key the first database has stays away, and ids stay), or "skip"',
     "id: positive numbers get the offset.  of: id of a table with match.  sql: an expression; :offset, :of(TABLE, x)",
@@ -57,18 +67,18 @@ class _Tables:
 
     Attributes:
         fixed: rows of which the ids stay.
+        same: tables of these whose rows are nearly all the same in both, with all that they refer to.
         matched: the id and the columns that name a row, of tables whose rows are in both.
         alike: many rows are the same in both; which ids these have is not known.
     """
 
     fixed: set[str] = field(default_factory=set)
+    same: set[str] = field(default_factory=set)
     matched: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
     alike: set[str] = field(default_factory=set)
 
 
 class Judge:
-    """Judges columns."""
-
     def __init__(self, evidence: Evidence, tables: _Tables) -> None:
         self.evidence, self.tables = evidence, tables
         self.catalog: Catalog = evidence.catalogs[0]
@@ -82,32 +92,33 @@ class Judge:
         for key in table.foreign_keys:
             if column.name in key.columns:
                 return self._by_catalog(column, key.parent, key.parents[key.columns.index(column.name)])
+        if table.name in self.tables.same:
+            return Guess("keep")
         if column.kind in ("text", "bytes", "json", "array"):
             return self._inside(where, column, sets)
-        if column.kind not in ("int", "other") or (table.name in self.tables.fixed and self._numbers(table, column)):
+        is_counted = column.is_counter or table.primary == [column.name]
+        if column.kind not in ("int", "other") or (table.name in self.tables.fixed and is_counted):
             return Guess("keep")
         if self._is_line_number(table, column):
             return Guess("keep", "a number within its parent: 0 is among them")
-        if self._is_of_a_layout((table.name, column.name)):
+        if any(each.are_of_a_layout for each in self.evidence.ids.get(where, ())):
             return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
         if column.is_counter or self.tables.matched.get(table.name, ("",))[0] == column.name:
             more = ", inside of a key" if len(table.primary) > 1 else ""
             return Guess("id", f"counted{more}", is_strong=True)
+        if not any(sets):
+            return Guess("none" if self._is_like_an_id(column.name) else "keep")
         return self._number(table, column, sets)
 
-    def _numbers(self, table: Table, column: TableColumn) -> bool:
-        return column.is_counter or table.primary == [column.name]
+    def _is_like_an_id(self, name: str) -> bool:
+        return name.lower() in self._names or is_named_like_an_id(name)
 
-    def _rowid(self, where: tuple[str, str]) -> Guess:
-        mine = self.evidence.ids.get(where)
-        if mine is None or where[0] in self.tables.fixed:
-            return Guess("")
-        for name, table in self.catalog.tables.items():
+    def _rowid(self, where: Where) -> Guess:
+        for name, table in self.catalog.tables.items() if where[0] not in self.tables.fixed else ():
             for column in table.columns.values():
                 if column.kind == "int" and column.name != ROWID and (name, column.name) not in self.evidence.ids:
-                    sets = self.evidence.numbers(name, column.name)
-                    score, whose = self.evidence.lead(sets, column.name)
-                    if score and whose == where:
+                    leads = self.evidence.leads(self.evidence.numbers(name, column.name), column.name)
+                    if leads and leads[0].where == where:
                         return Guess("id", f"the rowid of SQLite: {name}.{column.name} leads to it")
         return Guess("")
 
@@ -131,134 +142,131 @@ class Judge:
             seen.add((parent, target))
         return False
 
-    def _inside(self, where: tuple[str, str], column: TableColumn, sets: Two) -> Guess:
+    def _inside(self, where: Where, column: TableColumn, sets: Two) -> Guess:
         """Judge a column of texts, bytes, JSON or an array."""
         values = [value for sample in self.evidence.samples[where[0]] for value in sample.values(column.name)]
         are_digits = all(
             value is None or not str(value) or (isinstance(value, str) and value.isdigit()) for value in values
         )
         if are_digits and max(map(len, sets)) >= 5:
-            score, whose = self.evidence.lead(sets, column.name, where)
-            is_asked = whose and (score >= 2 or is_named_like_an_id(column.name))
-            return Guess("ask", f"digits: ids of {_name(whose)}?") if whose and is_asked else Guess("keep")
+            is_named = is_named_like_an_id(column.name)
+            for lead in self.evidence.leads(sets, column.name, where):
+                if is_named and lead.near and lead.fills and lead.where[0] not in self.tables.fixed:
+                    return Guess("id", f"digits: ids of {lead}")
+                if is_named or lead.fills:
+                    return Guess("ask", f"digits: ids of {lead}?")
+            return Guess("keep")
         if found := self.evidence.parts(*where):
-            place, whose, example = found
-            return Guess("ask", f"ids of {_name(whose)} inside ({place}), as in {example}? Write sql.{column.name}")
+            place, lead, example = found
+            return Guess("ask", f"ids of {lead} inside ({place}), as in {example}? Write sql.{column.name}")
         return Guess("keep")
 
     def _is_line_number(self, table: Table, column: TableColumn) -> bool:
-        values = [value for sample in self.evidence.samples[table.name] for value in sample.values(column.name)]
-        both = all(0 in sample.values(column.name) for sample in self.evidence.samples[table.name])
-        is_small = all(not isinstance(value, int) or value < 256 for value in values)
-        return len(table.primary) > 1 and column.name in table.primary and both and is_small
+        sides = [sample.values(column.name) for sample in self.evidence.samples[table.name]]
+        are_small = all(not isinstance(value, int) or value < 256 for side in sides for value in side)
+        return (
+            len(table.primary) > 1 and column.name in table.primary and are_small and all(0 in side for side in sides)
+        )
+
+    # --- numbers that no catalog explains ----------------------------------------------------------
 
     def _number(self, table: Table, column: TableColumn, sets: Two) -> Guess:
-        """Judge a column of numbers that no catalog explains."""
-        where, evidence = (table.name, column.name), self.evidence
-        name = 2 if column.name.lower() in self._names else int(is_named_like_an_id(column.name))
-        # what is not called like an id of another table is none of a wider type; or of what may be the same in both
-        limit, left_out = (0, set[str]()) if name == 2 else (column.limit, set() if name else self.tables.alike)
-        score, whose = evidence.lead(sets, column.name, where, left_out, limit)
-        size = max(map(len, sets))
-        if table.primary == [column.name] and any(sets):
-            return self._key(table, column, name, score, whose)
-        if not any(sets):
-            return Guess("none" if name else "keep")
-        if whose and name and whose[0] in self.tables.fixed:
-            return self._of_fixed(where, sets, whose)
-        if whose and self._is_of_a_layout(whose):
-            return Guess("flake", f"ids of a layout, of {_name(whose)}", is_strong=score >= 2)
-        if whose and name and whose[0] in self.tables.matched and whose[1] != ROWID:
-            is_of = score >= 2 or name == 2
-            return (
-                Guess("of", f"its values and its name: {whose[0]}", whose[0])
-                if is_of
-                else Guess("ask", f"of {whose[0]}?")
-            )
-        if whose and name and (score >= 2 or name == 2):
-            return Guess("id", f"ids of {_name(whose)}", is_strong=score >= 2)
-        if whose and name and size >= 3:
-            return Guess("ask", f"named like an id; its values are in {_name(whose)}, but do not fill it")
-        if (
-            score >= 2
-            and whose
-            and (
-                score == 3
-                or whose[0] in self.tables.matched
-                or (size >= 20 and not is_named_like_an_amount(column.name))
-            )
-        ):
-            return Guess("ask", f"its values fill {_name(whose)}, and its name does not say it")
-        if (numbered := evidence.ids.get(where)) and whose is None and name and any(each.count for each in numbered):
+        where, is_named = (table.name, column.name), self._is_like_an_id(column.name)
+        is_key = column.name.lower() in self._names
+        leads = [
+            lead
+            for lead in self.evidence.leads(sets, column.name, where)
+            if is_key or not self._may_differ(column, lead, is_named=is_named)
+        ]
+        if table.primary == [column.name]:
+            return self._key(table, column, leads)
+        if is_named and leads and (leads[0].near or not is_named_like_a_list(column.name)):
+            return self._named(table, column, sets, leads)
+        if is_named and leads:
+            return Guess("keep", "named after a list of the application, which no table here has")
+        best = next((lead for lead in leads if lead.where[0] not in self.tables.fixed), None)
+        if best and best.fills:
+            if best.near == 3 and leads[0] == best:
+                return Guess("id", f"ids of {best}")
+            is_plain = not is_named_like_an_amount(column.name) and (best.near or not is_named_like_a_list(column.name))
+            is_many = is_plain and max(map(len, sets)) >= 20
+            if best.ends or best.where[0] in self.tables.matched or is_many:
+                return Guess("ask", f"its values fill {best}, and its name does not say it")
+        if is_named and where in self.evidence.ids:
             return Guess("ask", "a number of each row: an id of this table?")
-        return self._partly(table, column, sets, name)
+        return self._partly(table, column, sets, is_named=is_named)
 
-    def _of_fixed(self, where: tuple[str, str], sets: Two, whose: tuple[str, str]) -> Guess:
-        """Judge numbers that are ids which stay; they may be those of another table, too, which move."""
-        _, other = self.evidence.lead(sets, where[1], where, self.tables.fixed)
-        nearer = is_near(where[1], whose), other is not None and is_near(where[1], other)
-        if other and other[1] != ROWID and nearer == (False, True):
-            return Guess("id", f"ids of {_name(other)}")
-        if other and other[1] != ROWID and nearer != (True, False):
-            return Guess("ask", f"ids of {_name(whose)}, which stay, or of {_name(other)}, which move?")
-        return Guess("keep", f"ids of {_name(whose)}, which stay")
+    def _may_differ(self, column: TableColumn, lead: Lead, *, is_named: bool) -> bool:
+        """Return whether these ids are wider than the column, or perhaps the same in both databases."""
+        its = self.catalog.tables[lead.where[0]].columns[lead.where[1]]
+        return its.limit > column.limit or (lead.where[0] in self.tables.alike and not is_named)
 
-    def _is_of_a_layout(self, where: tuple[str, str]) -> bool:
-        return any(each.are_of_a_layout for each in self.evidence.ids.get(where, ()))
-
-    def _key(self, table: Table, column: TableColumn, name: int, score: int, whose: tuple[str, str] | None) -> Guess:
-        is_own = column.name.lower() in ("id", "guid", "uid") or stem(column.name) in table.name.lower().replace(
-            "_", ""
+    def _named(self, table: Table, column: TableColumn, sets: Two, leads: list[Lead]) -> Guess:
+        """Judge a column that is called an id, and whose numbers are ids of tables that stay or move."""
+        is_key = column.name.lower() in self._names
+        # if tables are named as the column is, its numbers are of one of them
+        nearest = [lead for lead in leads if lead.near == leads[0].near]
+        staying, moving = (
+            [lead for lead in nearest if (lead.where[0] in self.tables.fixed) == stays] for stays in (True, False)
         )
-        if whose and whose[0] in self.tables.fixed and name and not is_own:
-            return Guess("keep", f"ids of {_name(whose)}, which stay")
-        if (
-            (score and (name or score >= 2))
-            or (name == 2 and score)
-            or (is_own and (name or _PLAIN_ID.fullmatch(column.name)))
-        ):
-            of = f"ids of {_name(whose)}" if whose and score else "key"
-            return Guess("id", of, is_strong=score >= 2)
+        if not moving:
+            return Guess("keep", f"ids of {staying[0]}, which stay")
+        best = moving[0]
+        if staying and best.near:
+            return Guess("ask", f"ids of {staying[0]}, which stay, or of {best}, which move?")
+        if column.name.lower() == "id" and column.name in table.primary[1:]:
+            return Guess("keep", "a number within its parent, by its place in the key")
+        if any(each.are_of_a_layout for each in self.evidence.ids[best.where]):
+            return Guess("flake", f"ids of a layout, of {best}", is_strong=best.fills)
+        if best.where[0] in self.tables.matched and best.where[1] != ROWID:
+            if best.fills or is_key:
+                return Guess("of", f"its values and its name: {best.where[0]}", best.where[0])
+            return Guess("ask", f"of {best.where[0]}?")
+        if best.fills or is_key:
+            return Guess("id", f"ids of {best}", is_strong=best.fills and not staying)
+        if max(map(len, sets)) >= 3:
+            return Guess("ask", f"named like an id; its values are in {best}, but do not fill it")
+        return self._partly(table, column, sets, is_named=True)
+
+    def _key(self, table: Table, column: TableColumn, leads: list[Lead]) -> Guess:
+        is_own = stem(column.name) in ("", "u", stem(table.name))
+        if not is_own and leads and leads[0].near > 1 and leads[0].where[0] in self.tables.fixed:
+            return Guess("keep", f"ids of {leads[0]}, which stay")
+        best = next((lead for lead in leads if lead.where[0] not in self.tables.fixed), None)
+        if is_own or (best and (self._is_like_an_id(column.name) or best.fills)):
+            return Guess("id", f"ids of {best}" if best else "key", is_strong=bool(best and best.fills))
         return Guess("ask", "a key by itself: an id of this table, or of something outside?")
 
-    def _partly(self, table: Table, column: TableColumn, sets: Two, name: int) -> Guess:
+    def _partly(self, table: Table, column: TableColumn, sets: Two, *, is_named: bool) -> Guess:
         """Judge numbers that are ids in some rows, or in some bits."""
         where, evidence, size = (table.name, column.name), self.evidence, max(map(len, sets))
-        if name and size >= 3:
+        kinds = ""
+        if size >= 8 and (found := evidence.by_kind(*where)):
+            kinds = f", all where {found[0]} is {', '.join(map(str, found[1][:5]))}"
+        if is_named and size >= 3:
             part = evidence.share_of_any(sets, where)
-            if part >= 0.95 and evidence.all_large:
+            if part >= 0.95 and all(its.low > 10_000 for ids in evidence.ids.values() for its in ids if its.count):
                 return Guess("id", "named like an id; its values are ids of several tables")
-            if part >= 0.4 and size >= 8 and part > 1.5 * evidence.by_chance(sets, where):
-                return Guess("ask", f"{part:.0%} of its values are ids{self._kinds(*where)}? Write sql.{column.name}")
+            if part >= 0.4 and size >= 8 and not is_named_like_a_list(column.name):
+                return Guess("ask", f"{part:.0%} of its values are ids{kinds}? Write sql.{column.name}")
         for shift, bits in ((0, "low"), (32, "high")):
             some = tuple({number >> shift & 0xFFFFFFFF for number in side if number >> 32} for side in sets)
-            if all(some) and max(map(len, some)) >= 5:
-                score, whose = evidence.lead((some[0], some[1]))
-                if score and whose:
-                    return Guess("ask", f"its {bits} 32 bits are ids of {_name(whose)}? Write sql.{column.name}")
-        if size >= 8 and (kinds := self._kinds(*where)):
+            if all(some) and max(map(len, some)) >= 5 and (leads := evidence.leads((some[0], some[1]))):
+                return Guess("ask", f"its {bits} 32 bits are ids of {leads[0]}? Write sql.{column.name}")
+        if kinds:
             return Guess("ask", f"ids{kinds}, else not? Write sql.{column.name}")
         if half := self._half(table, column):
             return Guess("ask", half)
-        return Guess("keep", "named like an id, but leads nowhere: of another database?" if name == 2 else "")
-
-    def _kinds(self, table: str, column: str) -> str:
-        found = self.evidence.by_kind(table, column)
-        return f", all where {found[0]} is {', '.join(map(str, found[1][:5]))}" if found else ""
+        is_key = column.name.lower() in self._names
+        return Guess("keep", "named like an id, but leads nowhere: of another database?" if is_key else "")
 
     def _half(self, table: Table, column: TableColumn) -> str:
         names = [each.name for each in table.written if each.kind == "int"]
-        at = names.index(column.name) if column.name in names else -1
-        for low, high in ((at, at + 1), (at - 1, at), (at + 1, at), (at, at - 1)) if at >= 0 else ():
-            is_pair = min(low, high) >= 0 and max(low, high) < len(names)
-            if is_pair and (whose := self.evidence.halves(table.name, names[low], names[high])):
-                both = f"{names[low]} and {names[high]}"
-                return f"{both} are the low and high 16 bits of ids of {_name(whose)}? Write sql"
+        for one, other in pairwise(names):
+            for low, high in ((one, other), (other, one)) if column.name in (one, other) else ():
+                if whose := self.evidence.halves(table.name, low, high):
+                    return f"{low} and {high} are the low and high 16 bits of ids of {'.'.join(whose)}? Write sql"
         return ""
-
-
-def _name(whose: tuple[str, str] | None) -> str:
-    return ".".join(whose) if whose else ""
 
 
 # --- the draft -------------------------------------------------------------------------------------------
@@ -288,11 +296,11 @@ class Draft:
             found[name] = self._draft_table(judge, table)
         orphans = [text for name, said in found.items() for text in self._orphans(name, said)]
         self.about += [f"orphans, which need no answer: {'; '.join(orphans)}"] * bool(orphans)
-        for name in evidence_only(self.evidence):
+        for name in self.evidence.catalogs[1].tables.keys() - self.catalog.tables.keys():
             self.notes[name].append('only in the second database: create it in the first one, or "skip"')
             found[name] = TableMap(UNDECIDED)
         for group in self.evidence.generators():
-            names = ", ".join(map(_name, group))
+            names = ", ".join(map(".".join, group))
             self.about.append(f"one generator for {names}? No number is in two of them: they need one offset, no own")
         head = {"reviewed": False, "schema": self.catalog.checksum()}
         return Map(head, found)
@@ -302,15 +310,14 @@ class Draft:
         table, evidence = self.catalog.tables[name], self.evidence
         for column in (*said.lists.get("id", []), *said.texts.get("of", {})):
             where = (name, column)
-            key = next((key for key in table.foreign_keys if column in key.columns), None)
-            if key is not None:
-                target: tuple[str, str] | None = (key.parent, key.parents[key.columns.index(column)])
-            else:
-                target = evidence.lead(evidence.numbers(*where), column, where)[1]
-            if target and table.columns[column].kind == "int" and (key or where not in evidence.ids):
-                counts = [evidence.orphans(side, where, target) for side in (0, 1)]
+            keys = (key for key in table.foreign_keys if column in key.columns)
+            targets = [(key.parent, key.parents[key.columns.index(column)]) for key in keys]
+            if not targets and where not in evidence.ids:
+                targets = [lead.where for lead in evidence.leads(evidence.numbers(*where), column, where)]
+            if targets and table.columns[column].kind == "int":
+                counts = [evidence.orphans(side, where, targets[0]) for side in (0, 1)]
                 if any(counts):
-                    yield f"{_name(where)} to {_name(target)}: {counts[0]:,} and {counts[1]:,} rows"
+                    yield f"{'.'.join(where)} to {'.'.join(targets[0])}: {counts[0]:,} and {counts[1]:,} rows"
 
     def _judge_rows(self, table: Table) -> str:
         """Return the word for the rows of a table, and note which tables are in both databases."""
@@ -335,25 +342,24 @@ class Draft:
         """Judge a table of which many rows are the same in both databases; return the word for its rows."""
         first, second = self.evidence.samples[table.name]
         text = f"{same:,} of {len(second.rows):,} rows are the same in both databases"
-        parents = [key.parent for key in table.foreign_keys]
-        content = [c.name for c in table.written if c.name not in table.primary and not is_named_like_an_id(c.name)]
         keys = table.primary or [column.name for column in table.written]
-        mine, its = (
-            {tuple(row[s.at[key]] for key in keys) for row in s.rows} if all(key in s.at for key in keys) else set()
-            for s in (first, second)
-        )
-        contents = {tuple(row[second.at[name]] for name in content) for row in second.rows}
-        is_counted = any(self.evidence.numbers_rows(table, column) for column in table.columns.values())
+        content = [c.name for c in table.written if c.name not in table.primary and not is_named_like_an_id(c.name)]
+        parents = [key.parent for key in table.foreign_keys]
         if not content and not (parents and all(parent in self.tables.fixed for parent in parents)):
             self.notes[table.name].append(f"{text}, but they are numbers only")
             return ""
-        if len(mine & its) == same and (not is_counted or len(contents) > 0.5 * len(second.rows)):
-            self.notes[table.name].append(
-                f"{text}, and no other has the key of one: rows of the application or the world?"
-            )
-            self.tables.fixed.add(table.name)
-            return "first"
+        mine, its = ({tuple(row[s.at[key]] for key in keys if key in s.at) for row in s.rows} for s in (first, second))
+        contents = {tuple(row[second.at[name]] for name in content) for row in second.rows}
+        is_counted = any(self.evidence.numbers_rows(table, column) for column in table.columns.values())
         differ = len(mine & its) - same
+        is_most = same >= _MOST * max(len(first.rows), len(second.rows))
+        if (is_most or not differ) and (not is_counted or len(contents) > 0.5 * len(second.rows)):
+            others = f"{differ:,} others have the key of one and stay away" if differ else "no other has the key of one"
+            self.notes[table.name].append(f"{text}, and {others}: rows of the application or the world?")
+            self.tables.fixed.add(table.name)
+            if is_most and table.uniques:
+                self.tables.same.add(table.name)
+            return "first"
         self.tables.alike.add(table.name)
         self.notes[table.name].append(
             f'{text}, and {differ:,} others have the same key: rows of the application or the world ("first", "skip"), '
@@ -418,7 +424,7 @@ class Draft:
                     said.lists["keep"].remove(column.name)
                     said.lists.setdefault("ask", []).append(column.name)
                     self.notes[table.name].append(
-                        f"{column.name}: the next number of {_name(where)} (top), or an amount?"
+                        f"{column.name}: the next number of {'.'.join(where)} (top), or an amount?"
                     )
                     break
 
@@ -450,29 +456,6 @@ class Draft:
                 )
 
 
-def evidence_only(evidence: Evidence) -> list[str]:
-    """Return the tables that only the second database has."""
-    first, second = evidence.catalogs
-    return [name for name in second.tables if name not in first.tables]
-
-
-def families(columns: Iterable[str]) -> list[str]:
-    """Return names with those that differ only in a number at their end as one: item0 to item18."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for column in columns:
-        groups[re.sub(r"\d+$", "#", column)].append(column)
-    return [f"{names[0]} to {names[-1]}" if len(names) > 2 else ", ".join(names) for names in groups.values()]
-
-
-def undecided(the_map: Map) -> int:
-    """Return how many things of a map are open, a family of columns as one."""
-    count = 0
-    for said in the_map.tables.values():
-        count += len(families(said.lists.get("ask", []))) + (said.rows == UNDECIDED)
-        count += list(said.texts.get("taken", {}).values()).count(UNDECIDED)
-    return count
-
-
 # --- a second look ---------------------------------------------------------------------------------------
 
 
@@ -482,7 +465,7 @@ def doubts(the_map: Map, evidence: Evidence) -> Iterator[Doubt]:
     matched = {
         name: (str(the_map.id_of(name, catalog)), said.match) for name, said in the_map.tables.items() if said.match
     }
-    judge = Judge(evidence, _Tables(set(the_map.of("first", "skip")), matched))
+    judge = Judge(evidence, _Tables(fixed=set(the_map.of("first", "skip")), matched=matched))
     for name in the_map.of("copy"):
         said = the_map.tables[name]
         for column in catalog.tables[name].written:

@@ -1,7 +1,8 @@
 """Evidence in the values of two databases: which columns hold ids, of which tables, and which only look so.
 
-Each table is read once, as a stream; of a greater one SAMPLED rows are kept, by a hash of their key, so that rows with
-equal keys are kept of both databases. A second look reads only that many. The names of tables and columns count, too.
+The draft reads each table once, as a stream; of a greater one SAMPLED rows are kept, by a hash of their key, so that
+rows with equal keys are kept of both databases. The second look of a run reads at most that many rows of a table, at
+PLACES of its key, and says of which tables it did not read all. The names of tables and columns count, too.
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from snowredis.merge.catalog import ROWID, Catalog, Table, TableColumn
 from snowredis.merge.databases import Progress, Session
-from snowredis.merge.dialects import dialect_of
 
 SAMPLED = 20_000
+# of a key, at which the second look reads rows of a large table
+PLACES = 100
 # texts of a column that are looked into, numbers of each, and characters
 _TEXTS, _PARTS, _CHARS = 4000, 6, 400
 # values of a column that are tried first
@@ -41,11 +43,24 @@ _AMOUNT_NAME = re.compile(
     r"((^|_)([xyz]|sp|hp|mp|str|int|dex|agi|vit|luk|map|pos)|time|date|stamp|exp|level|count|amount|price|money|gold|"
     r"cost|points?|score|rank|rating|state|status|flags?|mask|type|kind|slot|size|zone|index|order|position|value|total|"
     r"duration|expires?|enabled|active|percent|color|version|day|month|year|hour|quantity|stack|energy|power|wins?|"
-    r"games?|kills?|deaths?|honou?r|race|class|mmr)_?\d*$",
+    r"games?|kills?|deaths?|honou?r|race|class|mmr)_?\d*$|(^|_|last|start|min|max|highest|current|player)"
+    r"(bid|paid|void|raid|grid|valid)$|^(max|min|num|total|avg|sum)_|_done_",
     re.IGNORECASE,
 )
-_TOKEN = re.compile(r"(?<![0-9A-Za-z])[1-9][0-9]{0,17}(?![0-9A-Za-z])")
+# things of which an application has a list, often outside of the database
+_LISTED_NAME = re.compile(
+    r"(class|race|item|recipe|skill|spell|npc|monster|mob|map|zone|area|region|quest|model|display|skin|template|type|"
+    r"kind|category|cat|bracket|season|hench|ammo|ability|effect|icon|language|lang|slot|option|cmd|command)s?$",
+    re.IGNORECASE,
+)
+# a number behind any separator, or behind a word
+_TOKEN = re.compile(r"(?<![0-9A-Za-z])([A-Za-z]{3,})?([1-9][0-9]{0,17})(?![0-9A-Za-z])")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+# a table and a column
+Where = tuple[str, str]
+# numbers of the first and of the second database
+Two = tuple[set[int], set[int]]
 
 
 @dataclass
@@ -57,16 +72,9 @@ class Ids:
     """
 
     values: set[int]
-    low: int = 0
-    high: int = 0
-    count: int = 0
-
-    def __post_init__(self) -> None:
-        if self.values:
-            self.low, self.high = self.low or min(self.values), self.high or max(self.values)
-        self.count = self.count or len(self.values)
-        # any number in the range may be an id of a large table
-        self._all_in_range = self.count > len(self.values)
+    low: int
+    high: int
+    count: int
 
     @property
     def are_of_a_layout(self) -> bool:
@@ -74,11 +82,31 @@ class Ids:
         return self.low > 1 << 40 and self.high - self.low > 1000 * self.count
 
     def share(self, numbers: Iterable[int]) -> float:
-        """Return which part of some numbers are among these."""
+        """Return which part of some numbers are among these; any number in the range of a large table may be."""
         tried = list(numbers)
-        if self._all_in_range:
+        if self.count > len(self.values):
             return sum(self.low <= number <= self.high for number in tried) / len(tried)
         return sum(number in self.values for number in tried) / len(tried)
+
+
+class Lead(NamedTuple):
+    """A column of ids among which the numbers of another column are.
+
+    Attributes:
+        near: how much the other column is named after its table, or after it; see nearness().
+        ends: the numbers end where the ids end, in both databases.
+        fills: they fill most of the range of the ids.
+        reach: how much of it.
+    """
+
+    where: Where
+    near: int
+    ends: bool
+    fills: bool
+    reach: float
+
+    def __str__(self) -> str:
+        return ".".join(self.where)
 
 
 @dataclass
@@ -94,43 +122,35 @@ class Sample:
         return [row[self.at[column]] for row in self.rows] if column in self.at else []
 
 
-class _Kept:
-    """SAMPLED of all rows that are added: those with the least hashes of their keys; *key*: where it is in a row."""
-
-    def __init__(self, key: Sequence[int]) -> None:
-        self.count, self._key, self._limit = 0, key, 1 << 32
-        self._rows: list[tuple[int, Sequence[Any]]] = []
-
-    def add(self, rows: Iterable[Sequence[Any]]) -> None:
-        for row in rows:
-            self.count += 1
-            hashed = crc32(repr([row[at] for at in self._key] or row).encode())
-            if hashed <= self._limit:
-                self._rows.append((hashed, row))
-        if len(self._rows) > 2 * SAMPLED:
-            self.rows()
-
-    def rows(self) -> list[Sequence[Any]]:
-        """Return the rows, in the order of their hashes if there were more."""
-        if len(self._rows) > SAMPLED:
-            self._rows.sort(key=itemgetter(0))
-            del self._rows[SAMPLED:]
-            self._limit = self._rows[-1][0]
-        return [row for _, row in self._rows]
-
-
-Two = tuple[set[int], set[int]]
+def _kept(pages: Iterable[Sequence[Sequence[Any]]], key: Sequence[int]) -> tuple[list[Sequence[Any]], int]:
+    """Return SAMPLED of all rows, those with the least hashes of their keys, and how many there are."""
+    rows: list[tuple[int, Sequence[Any]]] = []
+    count, limit = 0, 1 << 32
+    for page in pages:
+        count += len(page)
+        for row in page:
+            hashed = crc32(repr([row[at] for at in key] or row).encode())
+            if hashed <= limit:
+                rows.append((hashed, row))
+        if len(rows) > 2 * SAMPLED:
+            rows.sort(key=itemgetter(0))
+            del rows[SAMPLED:]
+            limit = rows[-1][0]
+    if len(rows) > SAMPLED:
+        rows.sort(key=itemgetter(0))
+    return [row for _, row in rows[:SAMPLED]], count
 
 
 class Evidence:
     """Samples of two databases.
 
     Args:
-        reads_all: whether to read all rows, or the first ones of each table.
+        reads_all: whether to read all rows, or at most SAMPLED of each table.
 
     Attributes:
         samples: of each table, of the first and of the second database.
         ids: of each column that numbers the rows of its table.
+        partly: tables of which not all rows were read.
     """
 
     def __init__(
@@ -143,46 +163,65 @@ class Evidence:
     ) -> None:
         self.sessions, self.catalogs, self.reads_all = sessions, catalogs, reads_all
         self.samples: dict[str, tuple[Sample, Sample]] = {}
-        self.ids: dict[tuple[str, str], tuple[Ids, Ids]] = {}
+        self.ids: dict[Where, tuple[Ids, Ids]] = {}
+        self.partly: list[str] = []
+        self._numbers: dict[Where, Two] = {}
         progress.start("looking at values", len(catalogs[0].tables))
         for name in catalogs[0].tables:
             self.samples[name] = (self._read(0, name), self._read(1, name))
             progress.add(1)
         for name, table in catalogs[0].tables.items():
             for column in table.columns.values():
-                if self.numbers_rows(table, column):
-                    found = self._ids(0, name, column.name), self._ids(1, name, column.name)
-                    if any(each.values for each in found):
-                        self.ids[name, column.name] = found
-        self._every = self._union(None)
+                if self.numbers_rows(table, column) and any(self.numbers(name, column.name)):
+                    self.ids[name, column.name] = self._ids(0, name, column.name), self._ids(1, name, column.name)
+
+    # --- reading -----------------------------------------------------------------------------------
 
     def _read(self, side: int, name: str) -> Sample:
-        table = self.catalogs[side].tables.get(name)
+        table, session = self.catalogs[side].tables.get(name), self.sessions[side]
         if table is None:
             return Sample()
         columns = [column for column in table.columns.values() if not column.is_generated]
-        names = dialect_of(self.catalogs[side]).names([column.name for column in columns])
-        query = f"SELECT {names} FROM {table.sql}{'' if self.reads_all else f' LIMIT {SAMPLED + 1}'}"
+        names = ", ".join(self.catalogs[side].quote(column.name) for column in columns)
+        query = f"SELECT {names} FROM {table.sql}"
         at = {column.name: number for number, column in enumerate(columns)}
-        kept = _Kept([at[column] for column in table.primary])
-        for page in self.sessions[side].pages(query):
-            kept.add(page)
-        rows = [tuple(map(_plain, columns, row)) for row in kept.rows()]
-        count = kept.count
-        if count > SAMPLED and not self.reads_all:
-            (count,) = self.sessions[side].one(f"SELECT COUNT(*) FROM {table.sql}")
-        return Sample(rows, at, int(count))
+        key = [at[column] for column in table.primary]
+        rows, count = _kept(session.pages(query if self.reads_all else f"{query} LIMIT {SAMPLED + 1}"), key)
+        if not self.reads_all and count > SAMPLED:
+            (count,) = session.one(f"SELECT COUNT(*) FROM {table.sql}")
+            seen = SAMPLED
+            if at_places := self._at_places(side, table, query):
+                rows, seen = _kept(session.pages(at_places), key)
+            if seen < int(count) and name not in self.partly:
+                self.partly.append(name)
+        return Sample([tuple(map(_plain, columns, row)) for row in rows], at, int(count))
+
+    def _at_places(self, side: int, table: Table, query: str) -> str:
+        """Return the query of a part of a table: rows at PLACES of the range of its key; empty: its key has none."""
+        if not table.primary or table.columns[table.primary[0]].kind != "int":
+            return ""
+        key = self.catalogs[side].quote(table.primary[0])
+        ends = self.sessions[side].one(f"SELECT MIN({key}), MAX({key}) FROM {table.sql}")
+        if not all(isinstance(end, int | Decimal) for end in ends):
+            return ""
+        low, high = map(int, ends)
+        step = (high - low) // PLACES + 1
+        return " UNION ALL ".join(
+            f"SELECT * FROM ({query} WHERE {key} >= {start} AND {key} < {start + step} ORDER BY {key} "
+            f"LIMIT {SAMPLED // PLACES}) p{number}"
+            for number, start in enumerate(range(low, high + 1, step))
+        )
 
     def _ids(self, side: int, name: str, column: str) -> Ids:
-        sample = self.samples[name][side]
-        values = whole(sample.values(column))
-        if sample.count <= SAMPLED:
-            return Ids(values)
-        quoted = self.catalogs[side].quote(column)
-        low, high = self.sessions[side].one(
-            f"SELECT MIN({quoted}), MAX({quoted}) FROM {self.catalogs[side].tables[name].sql} WHERE {quoted} > 0"
-        )
-        return Ids(values, int(low or 0), int(high or 0), sample.count)
+        sample, values = self.samples[name][side], self.numbers(name, column)[side]
+        low, high, count = min(values, default=0), max(values, default=0), len(values)
+        if sample.count > len(sample.rows):
+            quoted = self.catalogs[side].quote(column)
+            rows = f"{self.catalogs[side].tables[name].sql} WHERE {quoted} > 0"
+            found = self.sessions[side].one(f"SELECT MIN({quoted}), MAX({quoted}) FROM {rows}")
+            low, high = (int(each or 0) for each in found)
+            count = sample.count
+        return Ids(values, low, high, count)
 
     def numbers_rows(self, table: Table, column: TableColumn) -> bool:
         """Return whether a column numbers the rows of its table."""
@@ -200,65 +239,31 @@ class Evidence:
 
     def numbers(self, table: str, column: str) -> Two:
         """Return the positive whole numbers of a column in both databases."""
-        first, second = (whole(sample.values(column)) for sample in self.samples[table])
-        return first, second
+        if (table, column) not in self._numbers:
+            first, second = (whole(sample.values(column)) for sample in self.samples[table])
+            self._numbers[table, column] = first, second
+        return self._numbers[table, column]
 
     # --- where numbers lead ------------------------------------------------------------------------
 
-    def lead(
-        self,
-        sets: Two,
-        prefer: str = "",
-        but: tuple[str, str] | None = None,
-        tables: Collection[str] = (),
-        limit: int = 0,
-    ) -> tuple[int, tuple[str, str] | None]:
-        """Return how well numbers are ids, and of which column.
+    def leads(self, sets: Two, name: str = "", but: Where | None = None) -> list[Lead]:
+        """Return the columns of ids among which nearly all of these numbers are, the likeliest first.
 
         Args:
-            prefer: name of the column that has the numbers.
-            but: a column, and the rowid of its table, that are left out; so are *tables*.
-            limit: the greatest number that the column holds; wider ids are left out. 0: none are.
-
-        Returns:
-            3: they end where its ids end in both databases; 2: they fill most of the range of its ids; 1: they are
-            among them; 0: there is no such column.
+            name: of the column that has the numbers.
+            but: that column; it is left out, and so is the rowid of its table.
         """
-        found: list[tuple[tuple[bool, bool, int, float], int, tuple[str, str]]] = []
-        count = max(map(len, sets))
-        for where, ids in self.ids.items():
-            if where == but or not count or (but and where == (but[0], ROWID)) or where[0] in tables:
-                continue
-            if limit and self.catalogs[0].tables[where[0]].columns[where[1]].limit > limit:
-                continue
-            reach = 1.0
-            for numbers, its in zip(sets, ids, strict=True):
-                if not numbers:
-                    continue
-                some = list(numbers)[:_TRIED]
-                if not its.count or its.share(some) < _MOST - 0.15 or its.share(numbers) < _MOST:
-                    reach = 0.0
-                    break
-                reach = min(reach, (max(numbers) - its.low + 1) / (its.high - its.low + 1))
-            if reach <= 0:
-                continue
-            is_large = min(its.low for its in ids if its.count) > _LARGE
-            score = 2 if all(sets) and ((reach > 0.5 and count >= 8) or is_large) else 1
-            pairs = list(zip(sets, ids, strict=True))
-            if score == 2 and all(max(mine) == its.high and len(mine) * 2 >= its.count >= 8 for mine, its in pairs):
-                score = 3
-            rank = (where[1] != ROWID, is_near(prefer, where))
-            found.append(((*rank, score, reach), score, where))
-        best = max(found, default=None)
-        return (best[1], best[2]) if best else (0, None)
+        found = []
+        for where, ids in self.ids.items() if any(sets) else ():
+            if but is None or where not in (but, (but[0], ROWID)):
+                reach = min(map(_reach, sets, ids))
+                if reach > 0:
+                    ends, fills = _fit(sets, ids, reach)
+                    found.append(Lead(where, nearness(name, where), ends, fills, reach))
+        rank = {lead: (lead.near, lead.where[1] != ROWID, lead.fills, lead.reach) for lead in found}
+        return sorted(found, key=lambda lead: rank[lead], reverse=True)
 
-    def _union(self, but: tuple[str, str] | None) -> Two:
-        first, second = (
-            set[int]().union(*(ids[side].values for where, ids in self.ids.items() if where != but)) for side in (0, 1)
-        )
-        return first, second
-
-    def orphans(self, side: int, where: tuple[str, str], target: tuple[str, str]) -> int:
+    def orphans(self, side: int, where: Where, target: Where) -> int:
         """Return how many rows of a database have a number that is no id of the target."""
         catalog = self.catalogs[side]
         if not {where[0], target[0]} <= catalog.tables.keys():
@@ -268,39 +273,42 @@ class Evidence:
         rows = f"{catalog.tables[where[0]].sql} WHERE {value} > 0 AND {value} NOT IN ({known})"
         return int(self.sessions[side].one(f"SELECT COUNT(*) FROM {rows}")[0])
 
-    def generators(self) -> list[list[tuple[str, str]]]:
+    def generators(self) -> list[list[Where]]:
         """Return columns of ids that one generator may number: their ranges touch, and no number is in two of them."""
-        groups: list[dict[tuple[str, str], tuple[Ids, Ids]]] = []
+        groups: list[dict[Where, tuple[Ids, Ids]]] = []
         for where, ids in self.ids.items():
             if where[1] == ROWID or min(each.count for each in ids) < _FEW or ids[0].are_of_a_layout:
                 continue
             for group in groups:
-                if all(_are_apart(mine, its) for other in group.values() for mine, its in zip(ids, other, strict=True)):
-                    sides = zip(ids, zip(*group.values(), strict=True), strict=True)
-                    if all(any(_touch(mine, its) for its in others) for mine, others in sides):
-                        group[where] = ids
-                        break
+                sides = list(zip(ids, zip(*group.values(), strict=True), strict=True))
+                if all(
+                    all(mine.values.isdisjoint(its.values) for its in others)
+                    and any(_touch(mine, its) for its in others)
+                    for mine, others in sides
+                ):
+                    group[where] = ids
+                    break
             else:
                 groups.append({where: ids})
         return [list(group) for group in groups if len(group) > 1]
 
-    def share_of_any(self, sets: Two, but: tuple[str, str]) -> float:
-        """Return which part of the numbers are ids of any table."""
-        unions = self._union(but) if but in self.ids else self._every
-        return min((len(mine & its) / len(mine) for mine, its in zip(sets, unions, strict=True) if mine), default=0.0)
+    # --- ids in a part of the values ---------------------------------------------------------------
 
-    def by_chance(self, sets: Two, but: tuple[str, str]) -> float:
-        """Return which part of the numbers would be ids of any table if they were amounts of that size."""
-        unions = self._union(but) if but in self.ids else self._every
-        pairs = [(max(mine), its) for mine, its in zip(sets, unions, strict=True) if mine]
-        return max((sum(each <= high for each in its) / high for high, its in pairs), default=0.0)
+    def every(self, but: Where | None = None) -> Two:
+        """Return the ids of all tables."""
+        first, second = (
+            set[int]().union(*(ids[side].values for where, ids in self.ids.items() if where != but)) for side in (0, 1)
+        )
+        return first, second
 
-    @property
-    def all_large(self) -> bool:
-        """True if all ids are so large that an amount is none by chance."""
-        return min((its.low for ids in self.ids.values() for its in ids if its.count), default=0) > _LARGE
+    def share_of_any(self, sets: Two, but: Where) -> float:
+        """Return which part of the numbers are ids of any table; 0 if as many would be by chance."""
+        pairs = [(mine, its) for mine, its in zip(sets, self.every(but), strict=True) if mine]
+        share = min((len(mine & its) / len(mine) for mine, its in pairs), default=0.0)
+        chance = max((sum(each <= max(mine) for each in its) / max(mine) for mine, its in pairs), default=0.0)
+        return share if share > 1.5 * chance else 0.0
 
-    def parts(self, table: str, column: str) -> tuple[str, tuple[str, str], str] | None:
+    def parts(self, table: str, column: str) -> tuple[str, Lead, str] | None:
         """Return where in the texts of a column ids are: (place, whose, example)."""
         found: tuple[dict[str, set[int]], dict[str, set[int]]] = (defaultdict(set), defaultdict(set))
         example: dict[str, str] = {}
@@ -308,20 +316,19 @@ class Evidence:
             for value in sample.values(column)[:_TEXTS]:
                 for place, number in _numbers_in(value):
                     places[place].add(number)
-                    example.setdefault(place, _shown(value))
+                    example.setdefault(place, repr(value)[:40])
         for place in sorted({*found[0], *found[1]}):
             sets = (found[0][place], found[1][place])
             is_balanced = all(len(one) * 8 > len(other) for one, other in (sets, sets[::-1]))
-            if max(map(len, sets)) >= 5 and is_balanced:
-                score, where = self.lead(sets, but=(table, column))
-                if score >= 2 and where:
-                    return place, where, example[place]
+            if max(map(len, sets)) >= _FEW and is_balanced:
+                for lead in self.leads(sets, but=(table, column))[:1]:
+                    if lead.fills:
+                        return place, lead, example[place]
         return None
 
     def by_kind(self, table: str, column: str) -> tuple[str, list[Any]] | None:
         """Return the column that says in which rows another one has ids, and its values there."""
-        samples = self.samples[table]
-        every = self._every
+        samples, every = self.samples[table], self.every()
         highest = max(max(ids, default=0) for ids in every)
         for kind in samples[1].at:
             values = {value for sample in samples for value in sample.values(kind)[:3000]}
@@ -330,9 +337,7 @@ class Evidence:
             share: dict[Any, list[tuple[bool, int]]] = defaultdict(list)
             for side, sample in enumerate(samples):
                 for value, number in zip(sample.values(kind), sample.values(column), strict=True):
-                    if numbers := whole([number]):
-                        (each,) = numbers
-                        share[value].append((each in every[side], each))
+                    share[value] += [(each in every[side], each) for each in whole([number])]
             good = [value for value, pairs in share.items() if _are_ids(pairs, highest)]
             if good and any(
                 len(pairs) >= 6 and sum(is_id for is_id, _ in pairs) < 0.5 * len(pairs) for pairs in share.values()
@@ -340,7 +345,7 @@ class Evidence:
                 return kind, good
         return None
 
-    def halves(self, table: str, low: str, high: str) -> tuple[str, str] | None:
+    def halves(self, table: str, low: str, high: str) -> Where | None:
         """Return whose ids two columns hold together: the low and the high 16 bits."""
         sets: list[set[int]] = []
         for sample in self.samples[table]:
@@ -354,8 +359,22 @@ class Evidence:
         return None
 
 
-def _are_apart(mine: Ids, its: Ids) -> bool:
-    return mine.values.isdisjoint(its.values)
+def _reach(numbers: set[int], ids: Ids) -> float:
+    """Return how much of the range of ids some numbers fill; 0 if too many are none of them."""
+    if not numbers:
+        return 1.0
+    some = list(numbers)[:_TRIED]
+    if not ids.count or ids.share(some) < _MOST - 0.15 or ids.share(numbers) < _MOST:
+        return 0.0
+    return max(0.0, (max(numbers) - ids.low + 1) / (ids.high - ids.low + 1))
+
+
+def _fit(sets: Two, ids: tuple[Ids, Ids], reach: float) -> tuple[bool, bool]:
+    """Return whether numbers end where ids end, and whether they fill most of their range."""
+    count, is_large = max(map(len, sets)), min(its.low for its in ids if its.count) > _LARGE
+    fills = all(sets) and ((reach > 0.5 and count >= 8) or is_large)
+    pairs = zip(sets, ids, strict=True)
+    return fills and all(max(mine) == its.high and len(mine) * 2 >= its.count >= 8 for mine, its in pairs), fills
 
 
 def _touch(mine: Ids, its: Ids) -> bool:
@@ -366,6 +385,9 @@ def _touch(mine: Ids, its: Ids) -> bool:
 def _are_ids(pairs: Sequence[tuple[bool, int]], highest: int) -> bool:
     numbers = {number for _, number in pairs}
     return len(pairs) >= 6 and all(is_id for is_id, _ in pairs) and len(numbers) > 5 and max(numbers) > 0.3 * highest
+
+
+# --- values and names ------------------------------------------------------------------------------------
 
 
 def _plain(column: TableColumn, value: Any) -> Any:
@@ -399,9 +421,7 @@ def whole(values: Iterable[Any]) -> set[int]:
 def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
     """Yield the numbers in a text, in JSON or in bytes, with their places."""
     if isinstance(value, bytes):
-        if len(value) in (4, 8):
-            yield "bytes, the lowest first", int.from_bytes(value, "little")
-            yield "bytes, the highest first", int.from_bytes(value, "big")
+        yield from _numbers_in_bytes(value)
         value = value.decode("latin-1") if all(31 < byte < 127 or byte in b"\t\r\n" for byte in value) else ""
     if not isinstance(value, str) or not value or _DATE.match(value):
         return
@@ -412,8 +432,16 @@ def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
             pass
         else:
             return
-    for at, number in enumerate(_TOKEN.findall(value[:_CHARS])[:_PARTS], 1):
-        yield f"number {at}", int(number)
+    for at, (letters, number) in enumerate(_TOKEN.findall(value[:_CHARS])[:_PARTS], 1):
+        yield f"number {at}{letters and f' after {letters}'}", int(number)
+
+
+def _numbers_in_bytes(value: bytes) -> Iterator[tuple[str, int]]:
+    words = [(at, size) for size in (4, 8) if len(value) % size == 0 for at in range(0, len(value), size)]
+    for at, size in words if len(value) <= 64 else ():
+        place = f"bytes {at + 1} to {at + size}"
+        yield f"{place}, the lowest first", int.from_bytes(value[at : at + size], "little")
+        yield f"{place}, the highest first", int.from_bytes(value[at : at + size], "big")
 
 
 def _numbers_in_json(value: Any, path: str) -> Iterator[tuple[str, int]]:
@@ -427,27 +455,23 @@ def _numbers_in_json(value: Any, path: str) -> Iterator[tuple[str, int]]:
             yield from _numbers_in_json(each, f"{path}[]")
     elif isinstance(value, int) and not isinstance(value, bool) and value > 0:
         yield path, value
-    elif isinstance(value, str):
-        for place, number in _numbers_in(value) if value[:1] not in ("{", "[") else ():
-            yield f"{path} {place}", number
-
-
-def _shown(value: Any) -> str:
-    return repr(value)[:40]
+    elif isinstance(value, str) and value[:1] not in ("{", "["):
+        yield from ((f"{path} {place}", number) for place, number in _numbers_in(value))
 
 
 def stem(name: str) -> str:
     """Return a name without what says that it is an id."""
-    return re.sub(r"(_?id|_?guid|_?no)$", "", name.lower()).rstrip("s").replace("_", "")
+    return re.sub(r"(_?id|_?guid|_?no)?_?\d*$", "", name.lower()).rstrip("s").replace("_", "")
 
 
-def is_near(name: str, where: tuple[str, str]) -> bool:
-    """Return whether a column is named after a table or its ids."""
-    mine = stem(name)
+def nearness(name: str, where: Where) -> int:
+    """Return how a column is named: 3: as a table, 2: as a part of its name, 1: as its ids, 0: as none of these."""
+    mine, table, its = stem(name), stem(where[0]), stem(where[1])
     if not mine:
-        return False
-    its = stem(where[1])
-    return bool(its and mine.endswith(its)) or mine in where[0].lower().replace("_", "")
+        return 0
+    if mine == table or (len(table) > 2 and mine.endswith(table)):
+        return 3
+    return 2 if mine in table else int(bool(its) and mine.endswith(its))
 
 
 def is_named_like_an_id(name: str) -> bool:
@@ -456,3 +480,8 @@ def is_named_like_an_id(name: str) -> bool:
 
 def is_named_like_an_amount(name: str) -> bool:
     return bool(_AMOUNT_NAME.search(name))
+
+
+def is_named_like_a_list(name: str) -> bool:
+    """Return whether a column is named after things of which an application has a list, such as maps."""
+    return bool(_LISTED_NAME.search(stem(name)))

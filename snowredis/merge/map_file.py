@@ -19,6 +19,7 @@ import hashlib
 import json
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -275,6 +276,23 @@ def as_text(the_map: Map, notes: Mapping[str, Sequence[str]], top: Iterable[str]
         for word in _TEXTS:
             lines += [f"{word}.{_key(column)} = {_quoted(text)}" for column, text in said.texts.get(word, {}).items()]
     return "\n".join(lines) + "\n"
+
+
+def families(columns: Iterable[str]) -> list[str]:
+    """Return names with those that differ only in a number at their end as one: item0 to item18."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for column in columns:
+        groups[re.sub(r"\d+$", "#", column)].append(column)
+    return [f"{names[0]} to {names[-1]}" if len(names) > 2 else ", ".join(names) for names in groups.values()]
+
+
+def undecided(the_map: Map) -> int:
+    """Return how many things of a map are open, a family of columns as one."""
+    count = 0
+    for said in the_map.tables.values():
+        count += len(families(said.lists.get("ask", []))) + (said.rows == UNDECIDED)
+        count += list(said.texts.get("taken", {}).values()).count(UNDECIDED)
+    return count
 
 
 def _quoted(text: str) -> str:

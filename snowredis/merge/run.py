@@ -66,6 +66,7 @@ class MergeResult:
         merges_left: how many more databases of this size fit, and the column that ends it.
         away: of each table: how many rows of the second stayed away, and how many of these differ in other columns.
         doubts: where the evidence speaks against the map.
+        partly: tables of which not all rows were looked at for that.
         changed: how many values changed by more than an offset.
     """
 
@@ -75,6 +76,7 @@ class MergeResult:
     merges_left: tuple[int, str] = (0, "")
     away: dict[str, tuple[int, int]] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
+    partly: list[str] = field(default_factory=list)
     changed: int = 0
 
     @property
@@ -204,6 +206,7 @@ class _Run:
             merges_left=numbers.merges_left,
             away={name: away for name, away in translation.away.items() if away[0]},
             doubts=found,
+            partly=evidence.partly,
         )
 
     def _strange_groups(self, numbers: Numbers) -> Iterator[str]:

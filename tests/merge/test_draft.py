@@ -52,7 +52,7 @@ INSIDE = {
     "bytes": (
         "v BLOB",
         lambda s: (f"'{s}', x'{struct.pack('<I', i).hex()}'" for i in range(1, 61)),
-        "bytes, the lowest first",
+        "bytes 1 to 4, the lowest first",
     ),
     "json": ("v TEXT", lambda s: (f"'{s}', '{{\"a\": {{\"who\": {i}}}}}'" for i in range(1, 61)), "$.a.who"),
     "a list in json": ("v TEXT", lambda s: (f"'{s}', '[{i}, {i % 9 + 1}]'" for i in range(1, 61)), "$[]"),

@@ -111,6 +111,32 @@ def test_a_keep_that_the_evidence_speaks_against_is_refused_until_it_is_sure(two
     assert sure.code == 0, sure.out + sure.err
 
 
+def test_the_second_look_reads_all_over_a_large_table_and_names_those_it_did_not_read_whole(
+    two: Two, merging: Cli
+) -> None:
+    def rows(side: str, start: int) -> str:
+        people = ";".join(f"INSERT INTO people (name) VALUES ('{side}{i}')" for i in range(40))
+        numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 45000)"
+        # of the first rows, no number is an id
+        owner = "CASE WHEN i > 22000 THEN i % 40 + 1 ELSE 0 END"
+        tables = {"item": f"{start} + i", "log": f"'x' || ({start} + i)"}
+        return ";".join(
+            (people, *(f"INSERT INTO {name} {numbers} SELECT {key}, {owner} FROM n" for name, key in tables.items()))
+        )
+
+    tables = (
+        "CREATE TABLE item (id INTEGER PRIMARY KEY, owner INT); CREATE TABLE log (text TEXT PRIMARY KEY, owner INT)"
+    )
+    urls = two(
+        "sqlite", f"CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT);{tables}", rows("A", 0), rows("B", 90_000)
+    )
+    wrong = ('id   = ["id", "owner"]', 'id   = ["id"]\nkeep = ["owner"]')
+    refused = merging(urls, wrong)
+    assert '[item] owner is in keep, and ids of people.id: move it to id, or write sure = ["owner"]' in refused.out
+    sure = merging(urls, (wrong[0], f'{wrong[1]}\nsure = ["owner"]'))
+    assert "looked at: 20,000 rows at most of item, log" in sure.out
+
+
 @pytest.mark.parametrize(
     ("kind", "both", "second", "says"),
     [
