@@ -42,7 +42,6 @@ TAKES_LESS = seconds(2 * SENTINEL[0].ttl_ms - SENTINEL[0].floor_ms - SENTINEL[0]
 STATEMENTS = {
     r"(?:`?LeaseExpired`?|ids end|[Ww]ithout|lane)[^.|]*?(\d+ to \d+) s\b": {RUNS_OUT},
     r"\|\s*(\d+ to \d+) s[^|]*\|\s*its reservation ends": {RUNS_OUT},
-    r"\boutage of less than (\d+) s": {seconds(DEFAULT.ttl_ms - DEFAULT.heartbeat_ms)},
     r"\b(?:workers?|ones|process|pool|starts|they|id)\b[^.|]{0,30}\bwaits?(?: once)?(?: for)? (\d+) s\b": FLOORS,
     r"(?<!silent after )(?<!less than )\b(\d+) s(?: after Redis is back)? at the defaults": {seconds(DEFAULT.floor_ms)},
     # as lease_of() of snowredis.monitor.lease
