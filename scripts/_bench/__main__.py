@@ -99,8 +99,7 @@ def _about() -> str:
     if cpuinfo.exists():
         names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
         model = names[0] if names else model
-    # without the path in brackets
-    server = str(find_server()).partition(" (")[0]
+    server = " ".join(find_server())
     return (
         f"Measured on {dt.datetime.now(dt.UTC):%Y-%m-%d}: {model}; {this_machine()} {platform.release()}; "
         f"{server}; redis-py {redis.__version__}. Load average at the beginning: {os.getloadavg()[0]:.1f}."

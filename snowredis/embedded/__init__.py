@@ -7,47 +7,31 @@ URLs or this module. It writes each command to its append-only file before it re
 from __future__ import annotations
 
 import contextlib
-import functools
+import fcntl
 import os
 import re
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple, Self
+from typing import NamedTuple, Self
 from urllib.parse import quote, unquote
 
 from snowredis.errors import ConfigError, StoreUnavailable, as_cause
+from snowredis.process.fork import GUARD
 from snowredis.process.log import log
 
-try:
-    import fcntl
-except ImportError:
-    # Windows: start() refuses
-    fcntl = None  # type: ignore[assignment]
-
-__all__ = ["FRESH_KEY", "Server", "ServerKind", "find_server", "join", "resolve", "start", "stop"]
+__all__ = ["FRESH_KEY", "Server", "find_server", "join", "resolve", "start", "stop"]
 
 SOCKET = "redis.sock"
-# the name until the server has FRESH_KEY
-_NEW_SOCKET = "new.sock"
-_PONG = b"+PONG\r\n"
-# since when the server has everything, in s since 1970; 0 for the first of a directory. A flush removes it
-FRESH_KEY = "snowredis:embedded:since"
-# no outage lane is longer, so nothing older than this can be in use
-_LONGEST_RESERVE_S = 31 * 86_400
+# the first server of a directory has it from the start; a flush, or the loss of a file, removes it for good
+FRESH_KEY = "snowredis:embedded:fresh"
 # a busy machine starts a redis-server within 1 s, fakeredis within 5 s
 _SILENCE_LIMIT_S = 15.0
-_ATTEMPTS = 3
-# the scripts need this version
-_OLDEST_VERSION = (6, 2)
-# sun_path has 108 bytes on Linux, 104 on the BSDs and macOS, the last of them a NUL
-_SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
 
 
 class Server(NamedTuple):
@@ -71,17 +55,16 @@ def start(directory: str | Path | None = None) -> Server:
             same name with ``.lock``.
 
     Raises:
-        ConfigError: the directory is no directory, belongs to another user or can be written by others, or its path
-            is too long for a socket.
-        StoreUnavailable: no server program was found, or it did not start or reply in time; or the file system of the
-            directory is full or read-only.
+        ConfigError: the directory is no directory, belongs to another user or can be written by others.
+        StoreUnavailable: no server program was found, or it did not start or reply in time; the path of the directory
+            is too long for a socket; or its file system is full or read-only.
 
     Blocks:
         about 0.1 s to start, 1 ms to join; up to a minute if a server hangs, which is then killed and started again.
     """
     with _own_errors(directory) as home:
         _run(home)
-        fresh = _is_fresh(home)
+        fresh = _ask(home / SOCKET, "EXISTS", FRESH_KEY) == b":1\r\n"
         # programs that clean /var/tmp remove what is old
         for path in (Path(f"{home}.lock"), *home.rglob("*")):
             with contextlib.suppress(FileNotFoundError):
@@ -115,86 +98,100 @@ def stop(directory: str | Path | None = None) -> None:
         until it has ended, some 10 ms; 15 s at most.
     """
     with _own_errors(directory) as home, _Lock(home) as lock:
-        if not lock.acquire():
+        for _ in range(1_500):
+            if lock.acquire():
+                return
             lock.kill_holder()
-            _wait(lock.acquire)
-        if not lock.acquire():
-            raise StoreUnavailable(f"embedded://{home}", "it does not end")
+            time.sleep(0.01)
+        raise StoreUnavailable(f"embedded://{home}", "it does not end")
 
 
 def _run(home: Path) -> None:
     """Return when a server replies at the socket of *home*: the one that runs, or a new one."""
     attempts, heard_s = 0, time.monotonic()
-    while (reply := _ask(home / SOCKET, "PING")) != _PONG:
-        if reply or _make_visible(home):
+    while (reply := _ask(home / SOCKET, "PING")) != b"+PONG\r\n":
+        if reply:
             heard_s = time.monotonic()
         # the directory of a server that runs has a log, unless its files were removed
-        silent_too_long = time.monotonic() - heard_s > (_SILENCE_LIMIT_S if (home / "log").exists() else 1.0)
+        is_silent = time.monotonic() - heard_s > (_SILENCE_LIMIT_S if (home / "log").exists() else 1.0)
         with _Lock(home) as lock:
-            must_start = lock.acquire()
-            if must_start or silent_too_long:
-                if attempts == _ATTEMPTS:
+            if (must_start := lock.acquire()) or is_silent:
+                if attempts == 3:
                     raise StoreUnavailable(f"embedded://{home}", f"it does not start or reply; see {home / 'log'}")
                 attempts, heard_s = attempts + 1, time.monotonic()
-            if must_start:
-                _start_program(home, lock)
-            elif silent_too_long:
                 # a server that hangs or has no files must not go on beside the next one
-                lock.kill_holder()
+                _start_program(home, lock) if must_start else lock.kill_holder()
         time.sleep(0.01)
 
 
 def _start_program(home: Path, lock: _Lock) -> None:
     """Start a server, which holds *lock* until it ends."""
-    program = find_server().program
-    if not program:
+    program, _ = find_server()
+    is_first = not lock.pids() and not any(home.iterdir())
+    if program == "fakeredis":
         log.warning("%s: there is no redis-server, so fakeredis is used, which keeps nothing after its end", home)
-    # Redis appends to a file without a manifest; programs that remove old files may leave one
-    if not any((home / "appendonlydir").glob("*.manifest")):
-        shutil.rmtree(home / "appendonlydir", ignore_errors=True)
-    words = [program, "--port", "0", "--unixsocket", str(home / _NEW_SOCKET), "--unixsocketperm", "700"]
-    words += ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
-    words += ["--dir", str(home), "--logfile", str(home / "log"), "--daemonize", "no"]
-    with (home / "log").open("ab") as output:
-        lock.start_holder(words if program else _fake_command(home), output)
+        (home / SOCKET).unlink(missing_ok=True)
+        # the same packages as in this process, and none of the current directory
+        path = [*map(os.path.abspath, filter(None, sys.path))]
+        code = f"import sys; sys.path[:] = {path!r}; from snowredis.embedded.fake import serve; serve(*sys.argv[1:])"
+        words = [sys.executable, "-P", "-c", code, str(home / SOCKET), *[FRESH_KEY] * is_first]
+    else:
+        if is_first:
+            (home / "appendonly.aof").write_bytes(_command("SET", FRESH_KEY, "1"))
+        # Redis appends to a file without a manifest; programs that remove old files may leave one
+        if not any((home / "appendonlydir").glob("*.manifest")):
+            shutil.rmtree(home / "appendonlydir", ignore_errors=True)
+        words = [program, "--port", "0", "--unixsocket", str(home / SOCKET), "--unixsocketperm", "700"]
+        words += ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+        words += ["--dir", str(home), "--logfile", str(home / "log"), "--daemonize", "no"]
+    lock.start_holder(home, words)
 
 
-def _make_visible(home: Path) -> bool:
-    """Give the socket of a new server its name when FRESH_KEY is written; return True if there is a new server."""
-    reply = _ask(home / _NEW_SOCKET, "PING")
-    if reply == _PONG:
-        with _Lock(home) as lock:
-            since_s = 0 if sum(pid > 0 for pid in lock.pids()) == 1 else int(time.time())
-        if _ask(home / _NEW_SOCKET, "SET", FRESH_KEY, str(since_s), "NX"):
-            # another process may have done it
-            with contextlib.suppress(FileNotFoundError):
-                (home / _NEW_SOCKET).rename(home / SOCKET)
-    return bool(reply)
+def find_server() -> tuple[str, str]:
+    """Return name and version of what start() runs: redis-server or valkey-server on PATH, else fakeredis.
+
+    Blocks:
+        a few ms, to run the program with --version; 5 s if that hangs.
+
+    Raises:
+        StoreUnavailable: there is none; it says how to install one.
+    """
+    import importlib.metadata
+    import importlib.util
+
+    for name in ("redis-server", "valkey-server"):
+        # one that does not run on this machine, or is too old, is none
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            silent = subprocess.DEVNULL
+            said = subprocess.check_output([name, "--version"], stdin=silent, stderr=silent, timeout=5, text=True)
+            found = re.search(r"v=((\d+)\.(\d+)[\d.]*)", said)
+            if found and (int(found[2]), int(found[3])) >= (6, 2):
+                return name, found[1]
+    # a frozen program has no Python to run it; without lupa it runs no scripts
+    if not getattr(sys, "frozen", False) and all(map(importlib.util.find_spec, ("fakeredis", "lupa"))):
+        return "fakeredis", importlib.metadata.version("fakeredis")
+    raise StoreUnavailable(
+        "embedded://",
+        "this machine has no redis-server of version 6.2 or later, which the scripts need. Install one with apt "
+        "install redis-server, brew install redis or pip install 'snowredis[fake]'",
+    )
 
 
-def _is_fresh(home: Path) -> bool:
-    now_s = int(time.time())
-    # fakeredis sends it in one line
-    since_s = re.fullmatch(rb"(?:\$\d+\r\n|\+)(\d+)\r\n", _ask(home / SOCKET, "GET", FRESH_KEY))
-    if since_s is None:
-        # flushed
-        _ask(home / SOCKET, "SET", FRESH_KEY, str(now_s), "NX")
-    return since_s is not None and now_s - int(since_s[1]) > _LONGEST_RESERVE_S
+def _command(*words: str) -> bytes:
+    return (f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)).encode("ascii")
 
 
 def _ask(path: Path, *words: str) -> bytes:
-    """Send one command to a unix socket; return a short reply, or nothing if there is none within 1 s.
+    """Send one command to a unix socket; return a line, or nothing if there is none within 1 s.
 
     Does not use redis-py, whose import takes longer than the start of a redis-server.
     """
-    request = f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
+    # another OSError says that the path is too long
+    with contextlib.suppress(ConnectionError, FileNotFoundError, TimeoutError), socket.socket(socket.AF_UNIX) as link:
         link.settimeout(1.0)
         link.connect(str(path))
-        link.sendall(request.encode("ascii"))
-        reply = link.makefile("rb")
-        line = reply.readline()
-        return line + reply.readline() if re.match(rb"\$\d", line) else line
+        link.sendall(_command(*words))
+        return link.makefile("rb").readline()
     return b""
 
 
@@ -207,26 +204,15 @@ def _own_errors(directory: str | Path | None) -> Iterator[Path]:
 
     Raises StoreUnavailable for an OSError of the with block: a full or read-only file system, too many files.
     """
-    if fcntl is None:
-        raise ConfigError(
-            "embedded:// does not work on this system, which has no fcntl: it was not started. Use the URL of a Redis, "
-            "or snowredis.testing.memory_pool() in tests of one process."
-        )
     # the same for all processes of a user, in any environment; its append-only file outlives a restart of the machine
     temporary = "/var/tmp" if os.access("/var/tmp", os.W_OK | os.X_OK) else "/tmp"  # noqa: S108 - it is checked below
     home = Path(directory or f"{temporary}/snowredis-{os.geteuid()}").absolute()
-    length = len(os.fsencode(home / SOCKET))
-    if length >= _SOCKET_PATH_LIMIT:
-        raise ConfigError(
-            f"the path {home} is too long: with the socket's name it has {length} bytes, of which a socket "
-            f"allows fewer than {_SOCKET_PATH_LIMIT}. Name a shorter directory."
-        )
     try:
         with contextlib.suppress(FileExistsError):
             home.mkdir(mode=0o700, parents=True)
         status = home.lstat()
         # a directory that others can write to could hold a socket of theirs
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        if home.is_symlink() or not home.is_dir() or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             raise ConfigError(
                 f"{home} is not safe for a server's socket: it must be a directory, not a link, that belongs to this "
                 "user and that nobody else can write to. Remove it, or name another directory."
@@ -236,80 +222,7 @@ def _own_errors(directory: str | Path | None) -> Iterator[Path]:
         raise StoreUnavailable(f"embedded://{home}", f"its files cannot be used: {error}") from as_cause(error)
 
 
-# --- the program ---------------------------------------------------------------------------------------
-
-
-class ServerKind(NamedTuple):
-    """A server that can be started. str() describes it to people.
-
-    Attributes:
-        program: path of its binary; empty for fakeredis.
-        version: such as "7.0.15".
-    """
-
-    program: str
-    version: str
-
-    def __str__(self) -> str:
-        return (
-            f"{Path(self.program).name} {self.version} ({self.program})"
-            if self.program
-            else f"fakeredis {self.version}"
-        )
-
-
-def find_server() -> ServerKind:
-    """Find the server that start() would start: redis-server or valkey-server on PATH, else fakeredis.
-
-    Blocks:
-        a few ms, to run the program with --version; 5 s if that hangs.
-
-    Raises:
-        StoreUnavailable: there is none; it says how to install one.
-    """
-    if found := _on_path() or _fakeredis():
-        return found
-    raise StoreUnavailable(
-        "embedded://",
-        f"this machine has no redis-server of version {'.'.join(map(str, _OLDEST_VERSION))} or later. Install one with "
-        "apt install redis-server, brew install redis or pip install 'snowredis[fake]'",
-    )
-
-
-def _on_path() -> ServerKind | None:
-    for name in ("redis-server", "valkey-server"):
-        if program := shutil.which(name):
-            # one that does not run on this machine, or is too old, is none
-            with contextlib.suppress(OSError, subprocess.SubprocessError):
-                silent = subprocess.DEVNULL
-                said = subprocess.check_output([program, "--version"], stdin=silent, stderr=silent, timeout=5)
-                match = re.search(r"v=((\d+)\.(\d+)[\d.]*)", said.decode())
-                if match and (int(match[2]), int(match[3])) >= _OLDEST_VERSION:
-                    return ServerKind(program, match[1])
-    return None
-
-
-def _fakeredis() -> ServerKind | None:
-    import importlib.metadata
-    import importlib.util
-
-    # a frozen program has no Python to run it; without lupa it runs no scripts
-    if not getattr(sys, "frozen", False) and importlib.util.find_spec("fakeredis") and importlib.util.find_spec("lupa"):
-        return ServerKind("", importlib.metadata.version("fakeredis"))
-    return None
-
-
-def _fake_command(home: Path) -> list[str]:
-    # the same packages as in this process, and none of the current directory
-    code = "import sys; sys.path[:] = sys.argv[2:]; from snowredis.embedded.fake import serve; serve(sys.argv[1])"
-    return [sys.executable, "-P", "-c", code, str(home / _NEW_SOCKET), *map(os.path.abspath, filter(None, sys.path))]
-
-
 # --- the lock ------------------------------------------------------------------------------------------
-
-
-# descriptors of locks in this process; a forked child closes its copies, which would hold the lock, too
-_open_fds: set[int] = set()
 
 
 class _Lock:
@@ -320,9 +233,9 @@ class _Lock:
 
     def __init__(self, home: Path) -> None:
         self._path = f"{home}.lock"
-        _close_in_child()
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-        _open_fds.add(self._fd)
+        # a copy of the descriptor would hold the lock, too
+        GUARD.reset_in_child(self)
 
     def __enter__(self) -> Self:
         if os.fstat(self._fd).st_uid != os.geteuid():
@@ -330,8 +243,11 @@ class _Lock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _open_fds.discard(self._fd)
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+    _after_fork = __exit__
 
     def acquire(self) -> bool:
         """Return True if no server has the lock; then this process has it until the with block ends."""
@@ -346,37 +262,16 @@ class _Lock:
         """Return the pids of all servers so far; the last is 0 while a process starts one."""
         return [int(word) for word in os.pread(self._fd, 1 << 20, 0).split()]
 
-    def start_holder(self, words: list[str], output: IO[bytes]) -> None:
+    def start_holder(self, home: Path, words: list[str]) -> None:
         """Run a server, which has the lock until it ends. It is no child of this process."""
         os.write(self._fd, b"0\n")
         # a shell writes its pid into the file, and becomes the server; exec keeps the descriptor, and so the lock
-        script = """exec /bin/sh -c 'echo $$ && exec "$0" "$@"' "$0" "$@" &"""
-        subprocess.run(
-            ["/bin/sh", "-c", script, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=self._fd,
-            stderr=output,
-            start_new_session=True,
-            check=True,
-        )
+        script = """exec /bin/sh -c 'echo $$ && exec "$0" "$@" 2>>log' "$0" "$@" &"""
+        command, quiet = ["/bin/sh", "-c", script, *words], subprocess.DEVNULL
+        subprocess.run(command, cwd=home, stdin=quiet, stdout=self._fd, start_new_session=True, check=True)
 
     def kill_holder(self) -> None:
         """Kill the server that has the lock; what it acknowledged is on disk."""
         if any(pids := self.pids()) and pids[-1]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pids[-1], signal.SIGKILL)
-
-
-@functools.cache
-def _close_in_child() -> None:
-    def close() -> None:
-        while _open_fds:
-            os.close(_open_fds.pop())
-
-    os.register_at_fork(after_in_child=close)
-
-
-def _wait(until: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + _SILENCE_LIMIT_S
-    while not until() and time.monotonic() < end_s:
-        time.sleep(0.01)

@@ -45,7 +45,7 @@ def run(_args: argparse.Namespace, length_s: float = _SECONDS, workers: int = _W
         # this server is new, so no worker has to wait for a floor
         config = PoolConfig(name=_POOL, ttl_ms=round(demo.ttl_s * 1000))
         pool.create(config)
-        write([[("snowredis demo", "strong"), (f"  on its own {find_server()}", "dim")]])
+        write([[("snowredis demo", "strong"), (f"  on its own {' '.join(find_server())}", "dim")]])
         with contextlib.closing(demo.fleet):
             demo.play()
             verdict = demo.fleet.check()
