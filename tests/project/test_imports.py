@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "errors": {"signatures"},
     "process": {"errors"},
     "settings": {"errors"},
-    "embedded": {"errors", "process.log"},
+    "embedded": {"errors", "process.fork", "process.log"},
     "core": {"errors", "settings"},
     "environment": {"settings", "core", "process.log"},
     "servers": {"errors", "settings", "process", "embedded"},
