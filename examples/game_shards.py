@@ -81,7 +81,6 @@ def serve(name: str, directory: Path, home: Path) -> None:
         "layout": LAYOUT,
         "datacenter": "auto",
         # a burst borrows ticks ahead of the clock instead of waiting for them
-        "overflow": "ahead",
         "max_ahead_ms": AHEAD_MS,
     }
     with snowredis.connect(url_of(home, shard), pool=f"shard-{shard}", label=name, clock=clock, **settings) as ids:

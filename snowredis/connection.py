@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from snowredis.core.lanes import ClockRules
+from snowredis.core.lanes import LONG_WAIT_MS, ClockRules
 from snowredis.core.layout import Layout
 from snowredis.environment import settings_of_process
 from snowredis.errors import LayoutError
@@ -56,17 +56,13 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
             unavailable; 0: not at all, as with `embedded://`
         min_replicas: how many replicas must have each claim and renewal before it counts, or `all`: every
             replica that was ever seen connected, at least one
-        clock_policy: what to do when the clock goes back: `backup`: wait, else use another namespace, else
-            another worker id; `wait`; `raise`; or `ahead`: go on ahead of the clock
-        clock_tolerance_ms: the longest step back of the clock that `backup` waits for
-        max_wait_ms: the longest step back of the clock that `wait` waits for
-        overflow: what to do when a tick's sequence is exhausted: `wait` for the next tick, or `ahead`: borrow
-            ticks ahead of the clock
-        max_ahead_ms: how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`
+        clock_policy: what to do when the clock goes back by more than max_wait_ms: `backup`: use another
+            namespace, else another worker id; `wait`: raise `ClockMovedBack`
+        max_wait_ms: the longest step back of the clock that is waited for
+        max_ahead_ms: how far ids may run ahead of the clock: after it went back, and when a tick's sequence is
+            exhausted; 0: wait for the next tick
         sequence_start: first sequence of a tick: `spread`: any, so that `id % shards` is spread evenly for
-            quiet services, too (0 if a tick lasts over 10 ms); `zero`; or below sequence_start_bound: `random`,
-            `continue`
-        sequence_start_bound: limit of that first sequence, which stays below it
+            quiet services, too (0 if a tick lasts over 10 ms); or `zero`
         clock: for tests: a snowredis.testing.ManualClock
 
     Raises:
@@ -98,20 +94,16 @@ def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
     # a pool of snowredis.testing has a clock
     clock: Clock = used.pop("clock") or getattr(url, "clock", None) or SYSTEM
     check_end(layout_of(used["layout"]), clock.time_ns() // 1_000_000)
-    rules = ClockRules(
-        policy=used["clock_policy"],
-        tolerance_ms=used["clock_tolerance_ms"],
-        max_wait_ms=used["max_wait_ms"],
-        max_ahead_ms=used["max_ahead_ms"],
-        overflow=used["overflow"],
-    )
+    policy, max_wait_ms = used["clock_policy"], used["max_wait_ms"]
+    if max_wait_ms is None:
+        max_wait_ms = LONG_WAIT_MS if policy == "wait" else ClockRules().max_wait_ms
+    rules = ClockRules(policy=policy, max_wait_ms=max_wait_ms, max_ahead_ms=used["max_ahead_ms"])
     return SnowflakeGenerator(
         open_store(url, used),
         clock=clock,
         rules=rules,
         # ids of a test are the same in every run
         sequence_start=used["sequence_start"] if clock is SYSTEM else given.get("sequence_start", "zero"),
-        sequence_start_bound=used["sequence_start_bound"],
         claim_timeout=used["claim_timeout"],
         label=used["label"],
     )

@@ -188,7 +188,7 @@ class ClockMovedBack(SnowredisError):
 
     Attributes:
         behind_ms: how far it is behind the newest id; with *stopped*, for how long it has stood still.
-        policy: the clock_policy that waits no longer.
+        policy: the clock_policy.
         stopped: True if the next tick never begins, as of a clock that a test has frozen.
     """
 
@@ -207,8 +207,8 @@ class ClockMovedBack(SnowredisError):
             )
         return (
             f"the clock of this host went back: it is {self.behind_ms} ms behind the newest id, more than "
-            f"clock_policy={self.policy!r} tolerates. No id was made. Slew the clock instead of stepping it, raise the "
-            f"tolerance, or wait {self.behind_ms} ms."
+            f"max_wait_ms allows with clock_policy={self.policy!r}. No id was made. Slew the clock instead of stepping "
+            f"it, raise max_wait_ms, or wait {self.behind_ms} ms."
         )
 
 

@@ -47,9 +47,8 @@ def is_in_memory(server: Any) -> bool:
 Durability: TypeAlias = Literal["detect", "assured", "none"]
 MinReplicas: TypeAlias = int | Literal["all"]
 Datacenter: TypeAlias = int | Literal["auto"]
-ClockPolicy: TypeAlias = Literal["backup", "wait", "raise", "ahead"]
-Overflow: TypeAlias = Literal["wait", "ahead"]
-SequenceStart: TypeAlias = Literal["spread", "zero", "random", "continue"]
+ClockPolicy: TypeAlias = Literal["backup", "wait"]
+SequenceStart: TypeAlias = Literal["spread", "zero"]
 # how ids are written as text: snowredis.encode(), and --format of the command line
 Form: TypeAlias = Literal["decimal", "hex", "base62", "friendly"]
 
@@ -276,28 +275,19 @@ class Settings(CommonSettings, total=False):
         "seen connected, at least one")]
     clock_policy: Annotated[ClockPolicy, _setting(
         one_of(ClockPolicy), "backup", "backup",
-        "what to do when the clock goes back: `backup`: wait, else use another namespace, else another worker id; "
-        "`wait`; `raise`; or `ahead`: go on ahead of the clock")]
-    clock_tolerance_ms: Annotated[int, _setting(
-        MS, 10, "10",
-        "the longest step back of the clock that `backup` waits for")]
-    max_wait_ms: Annotated[int, _setting(
-        MS, 5_000, "5000",
-        "the longest step back of the clock that `wait` waits for")]
-    overflow: Annotated[Overflow, _setting(
-        one_of(Overflow), "wait", "wait",
-        "what to do when a tick's sequence is exhausted: `wait` for the next tick, or `ahead`: borrow ticks ahead of "
-        "the clock")]
+        "what to do when the clock goes back by more than max_wait_ms: `backup`: use another namespace, else another "
+        "worker id; `wait`: raise `ClockMovedBack`")]
+    max_wait_ms: Annotated[int | None, _setting(
+        MS, None, "10; 5,000 with `wait`",
+        "the longest step back of the clock that is waited for")]
     max_ahead_ms: Annotated[int, _setting(
-        MS, 1_000, "1000",
-        "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`")]
+        MS, 0, "0",
+        "how far ids may run ahead of the clock: after it went back, and when a tick's sequence is exhausted; 0: wait "
+        "for the next tick")]
     sequence_start: Annotated[SequenceStart, _setting(
         one_of(SequenceStart), "spread", "spread; zero on a test clock",
         "first sequence of a tick: `spread`: any, so that `id % shards` is spread evenly for quiet services, too (0 if "
-        "a tick lasts over 10 ms); `zero`; or below sequence_start_bound: `random`, `continue`")]
-    sequence_start_bound: Annotated[int | None, _setting(
-        WHOLE, None, "an eighth of the sequences",
-        "limit of that first sequence, which stays below it")]
+        "a tick lasts over 10 ms); or `zero`")]
     clock: Annotated["Clock | None", _setting(
         ANYTHING, None, "the system's",
         "for tests: a snowredis.testing.ManualClock")]

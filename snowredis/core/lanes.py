@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from snowredis.settings import ClockPolicy, Overflow
+from snowredis.settings import ClockPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,20 +20,18 @@ class ClockRules:
     """Rules for a clock that goes back, and for an exhausted sequence: settings of connect(), which checks them.
 
     Args:
-        policy: "backup": wait within the tolerance, else use another namespace, else another worker id;
-            "wait": wait up to max_wait_ms; "raise": never wait, as Twitter's Snowflake; "ahead": continue from
-            the last tick, at most max_ahead_ms ahead of the clock.
-        tolerance_ms: 0 or more; the largest step back that "backup" waits for.
-        max_wait_ms: 0 or more; the largest step back that "wait" waits for.
-        max_ahead_ms: 0 or more; how far ids may run ahead of the clock under "ahead".
-        overflow: "wait" for the next tick, or "ahead": borrow ticks ahead of the clock.
+        policy: beyond both limits, "backup": use another namespace, else another worker id; "wait": refuse.
+        max_wait_ms: 0 or more; the largest step back that is waited for.
+        max_ahead_ms: 0 or more; how far ids may run ahead of the clock.
     """
 
     policy: ClockPolicy = "backup"
-    tolerance_ms: int = 10
-    max_wait_ms: int = 5_000
-    max_ahead_ms: int = 1_000
-    overflow: Overflow = "wait"
+    max_wait_ms: int = 10
+    max_ahead_ms: int = 0
+
+
+# the longest step back that is waited for where nothing else can be done
+LONG_WAIT_MS = 5_000
 
 
 class Lanes(NamedTuple):
@@ -131,29 +129,21 @@ def decide(lanes: Lanes, now_ms: float, until_tick: int, tick_ms: int, rules: Cl
     wait_ms = opens * tick_ms - now_ms
     behind_ms = (opens - 1) * tick_ms - now_ms
     used_up = tick == opens - 1
-    if rules.policy == "ahead" or rules.overflow == "ahead":
-        # borrowed ticks and a clock that went back look the same: both mean that ids are ahead of the clock
-        if wait_ms <= rules.max_ahead_ms:
-            return _within(lane, opens, until_tick)
-        if used_up or behind_ms <= rules.max_ahead_ms + tick_ms:
-            return Wait(max(wait_ms - rules.max_ahead_ms, 0.05), clock_back=False)
+    # borrowed ticks and a clock that went back look the same: both mean that ids are ahead of the clock
+    left_ms = wait_ms - rules.max_ahead_ms
+    if left_ms <= 0:
+        return _within(lane, opens, until_tick)
+    if rules.max_ahead_ms:
+        left_ms = max(left_ms, 0.05)
+        used_up = used_up or behind_ms <= rules.max_ahead_ms + tick_ms
     if used_up:
-        return Wait(wait_ms, clock_back=False)
-    return _ladder(lanes, tick, behind_ms, until_tick, rules)
-
-
-def _ladder(lanes: Lanes, tick: int, behind_ms: float, until_tick: int, rules: ClockRules) -> Decision:
-    """Decide what to do when the clock is *behind_ms* before the last used tick."""
-    if rules.policy in {"raise", "ahead"}:
-        return RaiseClockBack(math.ceil(behind_ms))
+        return Wait(left_ms, clock_back=False)
+    if behind_ms <= rules.max_wait_ms:
+        return Wait(min(behind_ms, left_ms), clock_back=True)
     if rules.policy == "wait":
-        return (
-            Wait(behind_ms, clock_back=True) if behind_ms <= rules.max_wait_ms else RaiseClockBack(math.ceil(behind_ms))
-        )
-    if behind_ms <= rules.tolerance_ms:
-        return Wait(behind_ms, clock_back=True)
-    lane = closest_fit(lanes, tick)
-    return ClaimAnother(math.ceil(behind_ms)) if lane is None else _within(lane, tick, until_tick)
+        return RaiseClockBack(math.ceil(behind_ms))
+    other = closest_fit(lanes, tick)
+    return ClaimAnother(math.ceil(behind_ms)) if other is None else _within(other, tick, until_tick)
 
 
 def _first(lanes: Lanes, tick: int, now_ms: float, until_tick: int, tick_ms: int) -> Decision:

@@ -94,7 +94,7 @@ _PRESETS: dict[str, tuple[str, str]] = {
         "37/12/1/7/6;tick_ms=10",
         "snowredis' own, for what the article on game servers is after: 37 bits of 10 ms, 43.6 years; 4,096 shards, "
         "numbered by a tag, of 128 processes with two namespaces each; 6,400 ids a second each. With "
-        'overflow="ahead" and max_ahead_ms=10300, a server makes 65,536 ids at once.',
+        "max_ahead_ms=10300, a server makes 65,536 ids at once.",
     ),
 }
 

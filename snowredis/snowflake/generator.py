@@ -65,7 +65,6 @@ class SnowflakeGenerator(FastPath):
         clock: Clock = SYSTEM,
         rules: ClockRules | None = None,
         sequence_start: str = "zero",
-        sequence_start_bound: int | None = None,
         claim_timeout: float = 0.0,
         label: str = "",
         random_bytes: Callable[[int], bytes] = os.urandom,
@@ -87,7 +86,7 @@ class SnowflakeGenerator(FastPath):
             refusals=RefusalLog(store.config.name, clock.monotonic, store.config.ttl_ms / 1000),
         )
         leases = LeaseManager(store, context, label, random_bytes)
-        self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
+        self._allocator = IdAllocator(context, leases, sequence_start)
         # set after the settings were checked: if this is set, __del__() reads where the ids are
         self._lease_manager = leases
         self._lifecycle = LeaseLifecycle(context, leases, self._allocator, claim_timeout)

@@ -52,8 +52,8 @@ def test_a_used_up_long_tick_waits_for_its_end() -> None:
     assert decide(used(11), 10_400.0, FAR, 1000, rules()) == Wait(600.0, clock_back=False)
 
 
-def test_overflow_ahead_borrows_ticks_up_to_its_bound() -> None:
-    ahead = rules(overflow="ahead", max_ahead_ms=50)
+def test_a_used_up_tick_borrows_ticks_up_to_the_bound() -> None:
+    ahead = rules(max_ahead_ms=50)
     assert decide(used(101), 100.0, FAR, 1, ahead) == UseTick(0, 101)
     assert decide(used(150), 100.0, FAR, 1, ahead) == UseTick(0, 150)
     assert decide(used(151), 100.0, FAR, 1, ahead) == Wait(1.0, clock_back=False)
@@ -61,7 +61,7 @@ def test_overflow_ahead_borrows_ticks_up_to_its_bound() -> None:
 
 
 def test_a_small_step_back_is_waited_out() -> None:
-    assert decide(used(101), 95.0, FAR, 1, rules(tolerance_ms=10)) == Wait(5.0, clock_back=True)
+    assert decide(used(101), 95.0, FAR, 1, rules(max_wait_ms=10)) == Wait(5.0, clock_back=True)
 
 
 def test_a_larger_step_back_takes_the_namespace_that_fits_closest() -> None:
@@ -83,14 +83,17 @@ def test_wait_policy_waits_up_to_its_bound_and_then_refuses() -> None:
     assert decide(used(1000, 0), 898.0, FAR, 1, wait) == RaiseClockBack(101)
 
 
-def test_raise_policy_refuses_at_once() -> None:
-    assert decide(used(1000, 0), 998.0, FAR, 1, rules(policy="raise")) == RaiseClockBack(1)
+def test_no_wait_refuses_at_once() -> None:
+    assert decide(used(1000, 0), 998.0, FAR, 1, rules(policy="wait", max_wait_ms=0)) == RaiseClockBack(1)
 
 
-def test_ahead_policy_goes_on_from_the_last_tick_up_to_its_bound() -> None:
-    ahead = rules(policy="ahead", max_ahead_ms=100)
+def test_ids_go_on_from_the_last_tick_up_to_the_bound_and_then_wait_for_it() -> None:
+    ahead = rules(policy="wait", max_wait_ms=0, max_ahead_ms=100)
     assert decide(used(1000, 0), 950.0, FAR, 1, ahead) == UseTick(0, 1000)
     assert decide(used(1000, 0), 800.0, FAR, 1, ahead) == RaiseClockBack(199)
+    assert decide(used(1000, 0), 800.0, FAR, 1, rules(max_wait_ms=200, max_ahead_ms=100)) == Wait(
+        100.0, clock_back=True
+    )
 
 
 def test_a_fresh_lease_takes_the_lane_that_is_open_and_else_waits() -> None:
@@ -108,8 +111,6 @@ def test_lanes_refuse_a_tick_that_may_have_been_used() -> None:
 any_rules = st.builds(
     ClockRules,
     policy=st.sampled_from(SETTINGS["clock_policy"].kind.choices),
-    overflow=st.sampled_from(SETTINGS["overflow"].kind.choices),
-    tolerance_ms=st.integers(0, 50),
     max_wait_ms=st.integers(0, 50),
     max_ahead_ms=st.integers(0, 50),
 )

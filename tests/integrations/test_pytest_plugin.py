@@ -45,7 +45,7 @@ def test_ids_are_the_same_in_every_test_and_every_run(inner: pytest.Pytester, mo
         """
     )
     said = []
-    for harmful in ([], [("URL", "redis://192.0.2.1:1"), ("MIN_REPLICAS", "2"), ("SEQUENCE_START", "random")]):
+    for harmful in ([], [("URL", "redis://192.0.2.1:1"), ("MIN_REPLICAS", "2"), ("SEQUENCE_START", "spread")]):
         for name, value in harmful:
             monkeypatch.setenv(f"SNOWREDIS_{name}", value)
         result = inner.runpytest_subprocess(*PLUGIN, "-s")

@@ -6,7 +6,7 @@ from scripts.concepts import count
 
 MOST = {
     "options": 95,
-    "settings of connect()": 22,
+    "settings of connect()": 19,
     "JSON fields": 125,
     "conditions": 14,
     "levels": 4,

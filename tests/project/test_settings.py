@@ -208,7 +208,7 @@ def test_numbers_of_numpy_are_numbers_everywhere() -> None:
     assert layout.id_range(i(1735689600000), i(1735689600001)) == layout.id_range(1735689600000, 1735689600001)
     assert snowredis.parse(snowredis.encode(i(an_id), "base62"), "base62") == an_id
     pool = snowredis.testing.memory_pool()
-    numbers: Any = {"ttl": f(3), "max_ahead_ms": i(5), "max_wait_ms": i(5), "clock_tolerance_ms": i(2)}
+    numbers: Any = {"ttl": f(3), "max_ahead_ms": i(5), "max_wait_ms": i(5)}
     with snowredis.connect(pool, pool="p", datacenter=i(0), claim_timeout=f(0.5), **numbers) as ids:
         assert len(ids.next_ids(i(3))) == 3
     assert PoolConfig(name="p", ttl_ms=i(3000)).signature == PoolConfig(name="p", ttl_ms=3000).signature

@@ -546,8 +546,8 @@ PyDoc_STRVAR(next_id_doc,
     "    GeneratorClosed: after close(), or suspend().\n\n"
     "Blocks:\n"
     "    at the first call, for the claim, as claim(); when the sequence of a tick is exhausted, until the\n"
-    "    next tick; after the clock went back, for clock_tolerance_ms at most, or max_wait_ms if\n"
-    "    clock_policy is \"wait\"; when the reservation ended, for one round trip to Redis.");
+    "    next tick; after the clock went back, for max_wait_ms at most; when the reservation ended, for one\n"
+    "    round trip to Redis.");
 
 static PyMethodDef path_methods[] = {
     {"next_id", (PyCFunction)(void (*)(void))path_next_id_with, METH_FASTCALL | METH_KEYWORDS, next_id_doc},

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple, cast
 
 from snowredis.core.lanes import (
+    LONG_WAIT_MS,
     SEALED,
     Decision,
     Lanes,
@@ -26,7 +27,7 @@ from snowredis.core.lanes import (
     decide,
     first_sequence,
 )
-from snowredis.errors import ConfigError, LayoutError
+from snowredis.errors import LayoutError
 from snowredis.process.threads import NotAcquired, locked
 from snowredis.settings import check
 from snowredis.snowflake.ids.fast_path import FastPath
@@ -49,8 +50,6 @@ class State(NamedTuple):
         serial: of the lease that *lanes* belong to; serials only grow.
         lanes: up to which tick the lease's lanes were used before the range, without its outage lane.
         lane: the lane of the range.
-        first_sequence: of its first tick.
-        made: about how many ids this generator had made before the range.
         outage: serial of the lease whose outage lane the range is of; 0 for other lanes.
         outages: outage lanes that were used before the range: (serial of the lease, first unused tick).
         last: the last tick that was used before the range, of any lane; -1 if there was none.
@@ -59,8 +58,6 @@ class State(NamedTuple):
     serial: int
     lanes: Lanes
     lane: int = 0
-    first_sequence: int = 0
-    made: int = 0
     outage: int = 0
     outages: tuple[tuple[int, int], ...] = ()
     last: int = -1
@@ -117,24 +114,15 @@ class IdAllocator:
         generator: on which ranges are published; a weak reference.
 
     Args:
-        sequence_start: where the sequence of a tick begins: "spread", "zero", "random", or "continue".
-        sequence_start_bound: it begins below this number, 1 to the ids of one tick; None: an eighth of those.
+        sequence_start: where the sequence of a tick begins: "spread" or "zero".
     """
 
-    def __init__(
-        self, context: Context, leases: LeaseManager, sequence_start: str, sequence_start_bound: int | None
-    ) -> None:
+    def __init__(self, context: Context, leases: LeaseManager, sequence_start: str) -> None:
         check("sequence_start", sequence_start)
-        sequences = context.config.layout.sequences
-        # an eighth: enough to spread ids over shards, and 7/8 of the ceiling is left in the worst tick
-        bound = max(1, sequences // 8) if sequence_start_bound is None else sequence_start_bound
-        if not 1 <= bound <= sequences:
-            raise ConfigError(f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)")
-        self._sequence_start, self._sequence_bound = sequence_start, bound
         layout = context.config.layout
         # with worker_last, the low bits are those of the worker
         short = layout.tick_ms <= MAX_SPREAD_TICK_MS and layout.sequence_bits < 32 and not layout.worker_last
-        self._spread = sequences - 1 if sequence_start == "spread" and short else 0
+        self._spread = layout.sequences - 1 if sequence_start == "spread" and short else 0
         self._context, self._clock = context, context.clock
         self.generator = cast(FastPath, context.weak_generator)
         self._config, self._leases, self._layout = context.config, leases, context.config.layout
@@ -142,7 +130,8 @@ class IdAllocator:
         self._open_lane = NO_LANE
         # the only lane of an outage cannot be changed for another one
         rules = context.rules
-        self._outage_rules = replace(rules, policy="wait") if rules.policy == "backup" else rules
+        wait_ms = max(rules.max_wait_ms, LONG_WAIT_MS)
+        self._outage_rules = replace(rules, policy="wait", max_wait_ms=wait_ms) if rules.policy == "backup" else rules
         self._sealed = TickRange(
             first_id=SEALED,
             early_ns=0,
@@ -150,7 +139,7 @@ class IdAllocator:
             epoch_ms=self._layout.epoch_ms,
             tick_ms=self._layout.tick_ms,
             low=0,
-            sequence_mask=(sequences - 1) * self._layout.sequence_step,
+            sequence_mask=(layout.sequences - 1) * self._layout.sequence_step,
             timestamp_shift=self._layout.timestamp_shift,
             sequence_shift=self._layout.sequence_shift,
             spread=self._spread,
@@ -367,7 +356,7 @@ class IdAllocator:
                 f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
                 "Move to a layout with more timestamp bits or a later epoch."
             )
-        old, _, made = position
+        old = position[0]
         used = self._outages(position), self._last_tick(position)
         worker, datacenter = held.lease.worker, self._leases.config.datacenter
         salt = self._context.random.getrandbits(31) if self._spread else 0
@@ -386,42 +375,32 @@ class IdAllocator:
             low=layout.compose(tick=0, datacenter=datacenter, backup=lane, worker=worker),
             salt=salt,
             is_reset=self._context.guard.is_reset,
-            state=State(choice.serial, choice.lanes, lane, first, made, choice.outage, *used),
+            state=State(choice.serial, choice.lanes, lane, choice.outage, *used),
         )
         return an_id if self.generator._supersede(old, self._tick(position), ticks) else 0
 
     def _limit(self, tick: int, until: int, early_ms: int) -> int:
         """Return the first tick that the fast path must not open by itself, later than *tick*; *until* at most."""
-        if early_ms or self._sequence_start in ("random", "continue") or not self._context.guard.sees_all_forks:
+        if early_ms or not self._context.guard.sees_all_forks:
             return tick + 1
         return max(tick, min(until - 1, self._layout.max_tick)) + 1
 
     def _first_sequence(self, position: Position, tick: int, salt: int) -> int:
         """Return the first sequence of *tick*; *position*: of the range before."""
-        old, last_id, made = position
-        state: State = old.state
-        if self._spread:
-            # the tick after one that was used up has all of its ids, as in the fast path
-            used_up = last_id != SEALED and not ~last_id & old.sequence_mask
-            return 0 if used_up else first_sequence(tick, self._spread, salt)
-        if self._sequence_start == "random":
-            return self._context.random.randrange(self._sequence_bound)
-        return self._next_sequence(state, made) if self._sequence_start == "continue" else 0
-
-    def _next_sequence(self, state: State, made: int) -> int:
-        return (state.first_sequence + made - state.made) % self._sequence_bound
+        old, last_id, _ = position
+        # the tick after one that was used up has all of its ids, as in the fast path
+        used_up = last_id != SEALED and not ~last_id & old.sequence_mask
+        return 0 if used_up else first_sequence(tick, self._spread, salt)
 
     def seal(self) -> None:
         """Remove all ids from the current range, also for a thread that is taking one."""
         while True:
             position = self.generator._position
-            old, _, made = position
+            old = position[0]
             state: State = old.state
             # it must stay known how far the lanes are used
             sealed = state._replace(
                 lanes=self._lanes(position),
-                first_sequence=self._next_sequence(state, made),
-                made=made,
                 outages=self._outages(position),
                 last=self._last_tick(position),
             )

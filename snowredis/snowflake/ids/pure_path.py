@@ -65,8 +65,8 @@ class PureFastPath:
 
         Blocks:
             at the first call, for the claim, as claim(); when the sequence of a tick is exhausted, until the
-            next tick; after the clock went back, for clock_tolerance_ms at most, or max_wait_ms if
-            clock_policy is "wait"; when the reservation ended, for one round trip to Redis.
+            next tick; after the clock went back, for max_wait_ms at most; when the reservation ended, for one
+            round trip to Redis.
         """
         if gene is not None:
             return self._next_with_gene(gene=gene)

@@ -144,12 +144,13 @@ class Simulation(Schedule[Process]):
         self.slack_us = slack_ms * 1000
         self.reserve_us = self.config.outage_reserve_ms * 1000
         rules = ClockRules(
-            policy=random.choice(("backup", "backup", "backup", "wait", "raise", "ahead")),
-            overflow=random.choice(("wait", "wait", "ahead")),
+            policy=random.choice(("backup", "backup", "wait")),
+            max_wait_ms=random.choice((0, 10, 5_000)),
+            max_ahead_ms=random.choice((0, 0, 1_000)),
         )
         self.options: dict[str, Any] = {
             "rules": rules,
-            "sequence_start": random.choice(("spread", "zero", "random", "continue")),
+            "sequence_start": random.choice(("spread", "zero")),
         }
         self.size = random.randint(2, 6)
         self.makers = random.choice((1, 1, 2))

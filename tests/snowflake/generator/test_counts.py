@@ -73,7 +73,7 @@ def test_a_reply_that_was_late_makes_no_clock_off(
 
 
 def test_a_clock_that_is_refused_is_counted(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect(clock_policy="raise")
+    ids = pool.connect(clock_policy="wait", max_wait_ms=0)
     ids.next_id()
     clock.step(-5)
     with pytest.raises(snowredis.ClockMovedBack, match="5 ms behind"):

@@ -230,9 +230,8 @@ def test_a_holder_that_is_told_of_other_settings_has_lost_its_lease_at_once(serv
     made.close()
 
 
-@pytest.mark.parametrize("rules", [ClockRules(overflow="ahead"), ClockRules(policy="ahead")], ids=str)
-def test_ids_that_are_borrowed_up_to_the_end_of_the_reservation_wait_for_a_renewal(rules: ClockRules) -> None:
-    clock = ManualClock()
+def test_ids_that_are_borrowed_up_to_the_end_of_the_reservation_wait_for_a_renewal() -> None:
+    clock, rules = ManualClock(), ClockRules(max_ahead_ms=1_000)
     layout = Layout(worker_bits=2, sequence_bits=2)
     store = MemoryStore(PoolConfig(name="ahead", layout=layout, ttl_ms=1000), clock.server_time_ms)
     ids = generator_on(store, clock, rules=rules)

@@ -76,7 +76,7 @@ def test_the_vectors_of_decisions_are_what_this_client_decides(case: dict[str, A
     fitting = {lane for lane, opens in enumerate(lanes.opens) if opens <= tick} | open_still
     is_there = tick < lease.until and tick <= layout.max_tick
     assert sorted(fitting if is_there else ()) == case["lanes"]
-    decision = decide(lanes, now_ms - layout.epoch_ms, lease.until, layout.tick_ms, ClockRules(tolerance_ms=0))
+    decision = decide(lanes, now_ms - layout.epoch_ms, lease.until, layout.tick_ms, ClockRules(max_wait_ms=0))
     if isinstance(decision, UseTick) and is_there:
         assert decision.lane in case["lanes"]
     used = "".join(str(int(is_used)) for is_used in lanes.used)
