@@ -102,14 +102,12 @@ class Column:
         right: whether cells are aligned right.
         shrinks: whether cells may be cut to fit the terminal.
         optional: whether the column is left out, the last one first, where the table would not fit otherwise.
-        min_width: least width in columns of the terminal, so that a table that is drawn repeatedly does not shift.
     """
 
     title: str
     right: bool = False
     shrinks: bool = False
     optional: bool = False
-    min_width: int = 0
 
 
 def table(
@@ -129,7 +127,7 @@ def table(
         [(column.title, "dim"), *(cell if isinstance(cell, tuple) else (cell, "") for cell in column_cells)]
         for column, column_cells in zip(columns, by_column, strict=True)
     ]
-    widths = [max(column.min_width, _widest(each)) for column, each in zip(columns, cells, strict=True)]
+    widths = [_widest(each) for each in cells]
     kept = list(range(len(columns))) if width is None else _kept(columns, widths, width, gap)
     _shrink(columns, widths, kept, width, gap)
     padded = [_padded(cells[at], columns[at], widths[at], gap if number else 0) for number, at in enumerate(kept)]
@@ -220,17 +218,6 @@ def ago(ms: float) -> str:
 def offset(ms: int) -> str:
     """Return the offset of a clock, with its sign."""
     return f"{ms:+d} ms" if abs(ms) < 10_000 else f"{'+' if ms > 0 else ''}{duration(ms)}"
-
-
-def compact(number: float) -> str:
-    """Return a count in at most six characters: 999, 12.3 k, 4.50 M."""
-    for unit, size in (("", 1), (" k", 1e3), (" M", 1e6), (" G", 1e9)):
-        value = number / size
-        # 999.95 would be shown as 1000.0
-        if value < 999.5 or unit == " G":
-            digits = 0 if not unit or value >= 99.95 else 1 if value >= 9.995 else 2
-            return f"{value:.{digits}f}{unit}"
-    raise AssertionError
 
 
 # --- writing ---------------------------------------------------------------------------------------

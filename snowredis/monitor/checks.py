@@ -10,8 +10,6 @@ import math
 import os
 import re
 import statistics
-import struct
-import sys
 import time
 import timeit
 from collections.abc import Callable, Iterator, Mapping
@@ -54,18 +52,9 @@ def not_checked(failure: SnowredisError, what: str = "") -> Found:
     return unknown(f"{what}{' was ' if what else ''}not checked: {reason}")
 
 
-# STA_UNSYNC of adjtimex(2)
-_UNSYNCHRONIZED = 0x40
-# the first fields of struct timex: modes, offset, freq, maxerror, esterror, status
-_TIMEX = "@Illlli"
-_TIMEX_BYTES = 512
-# the kernel reports this maximum error for a clock that is not synchronized any more
-_MAX_ERROR_US = 16_000_000
-
-
 def check_host() -> list[Condition]:
     """Run all checks of this host. Blocks for a few ms; raises nothing."""
-    return [_ntp().of("ntp"), _crash_records().of("crash records")]
+    return [_crash_records().of("crash records")]
 
 
 def _crash_records() -> Found:
@@ -94,36 +83,6 @@ def why_records_off() -> str:
     except OSError as error:
         return str(RecordsOff.failed(error))
     return ""
-
-
-def _ntp() -> Found:
-    state = kernel_clock()
-    if state is None:
-        return unknown("this system does not report whether its clock is synchronized")
-    status, error_us = state
-    if status & _UNSYNCHRONIZED or error_us >= _MAX_ERROR_US:
-        return warning(
-            "the kernel reports that this clock is not synchronized",
-            "start chrony, systemd-timesyncd or ntpd on the host (a container has its host's clock), and let it slew, "
-            "not step",
-        )
-    return ok(f"the clock is synchronized, with an error of {error_us / 1000:.0f} ms at most")
-
-
-def kernel_clock() -> tuple[int, int] | None:
-    """Return status bits and maximum error in µs from adjtimex(2), which only reads here; None if unavailable."""
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        # imported here, because a Python that was built without libffi has no ctypes
-        import ctypes
-
-        buffer = ctypes.create_string_buffer(_TIMEX_BYTES)
-        result = ctypes.CDLL(None, use_errno=True).adjtimex(buffer)
-    except (ImportError, OSError, AttributeError):
-        return None
-    _, _, _, error_us, _, status = struct.unpack_from(_TIMEX, buffer)
-    return (status, error_us) if result >= 0 else None
 
 
 # --- one server ------------------------------------------------------------------------------------

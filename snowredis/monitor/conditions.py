@@ -104,11 +104,6 @@ def status_of(snapshot: Snapshot) -> Status:
     return _verdict(found, snapshot.info.now_ms, quiet=quiet)
 
 
-def status_unread(now_ms: int) -> Status:
-    """Return the verdict about a pool that was not read yet. *now_ms*: this host's clock."""
-    return _verdict({"unread": Found("unknown", "the pool was not read yet")}, now_ms)
-
-
 def status_without(
     error: SnowredisError, last: Snapshot | None, *, failed_since_ms: int, now_ms: int, last_read_ms: int
 ) -> Status:

@@ -54,20 +54,6 @@ def test_only_columns_that_may_are_cut_the_widest_first() -> None:
     assert output.plain(lines[1]) == f"1234567890  {'h' * 11}…  {'l' * 10}"
 
 
-def test_a_column_takes_no_less_than_it_says() -> None:
-    lines = output.table([Column("n", right=True, min_width=5), Column("x")], [["1", "y"]])
-    assert [output.plain(line) for line in lines] == ["    n  x", "    1  y"]
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"),
-    [(0, "0"), (999, "999"), (1000, "1.00 k"), (12_345, "12.3 k"), (99_960, "100 k"), (999_499, "999 k")]
-    + [(999_500, "1.00 M"), (4_500_000, "4.50 M"), (7_123_456_789, "7.12 G"), (10**13, "10000 G")],
-)
-def test_counts_are_short(number: int, shown: str) -> None:
-    assert output.compact(number) == shown
-
-
 @pytest.mark.parametrize(
     ("ms", "shown"),
     [(0, "0.0 s"), (3_440, "3.4 s"), (59_900, "59.9 s"), (60_000, "1.0 min"), (3_600_000, "1.0 h")]

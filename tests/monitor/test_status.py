@@ -12,7 +12,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
-from snowredis.monitor.conditions import LEVELS, TABLE, Condition, answers, status_of, status_unread, status_without
+from snowredis.monitor.conditions import LEVELS, TABLE, Condition, answers, status_of, status_without
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import PoolInfo, Refusal, Snapshot
 
@@ -271,7 +271,6 @@ def test_the_worst_comes_first_with_times_in_utc() -> None:
 
 def test_what_cannot_be_read_is_never_ok() -> None:
     away, gone = StoreUnavailable("here", "refused"), PoolNotFound("orders")
-    assert status_unread(NOW_MS).level == "unknown"
     for error in (away, gone):
         never = status_without(error, None, failed_since_ms=NOW_MS, now_ms=NOW_MS, last_read_ms=0)
         assert (never.level, never.stale_since_ms) == ("unknown", NOW_MS)

@@ -110,15 +110,12 @@ class _Program:
             "UNTIL": min(each.until_ms for each in held),
         }
         environment = os.environ | {f"SNOWREDIS_{name}": str(value) for name, value in variables.items()}
-        own, left_s = os.getpgrp(), _left_s(held) - self.kill_s / 2
+        left_s = _left_s(held) - self.kill_s / 2
 
         def begin() -> None:
             # in the child, before the program begins: the killer knows it even if this process is killed here
             os.setpgid(0, 0)
             os.write(killer.pipe, killer.line(os.getpid(), left_s))
-            _pass_terminal(own, os.getpid())
-            # a program that the terminal stops (Ctrl-Z) would keep its worker id, and the terminal
-            signal.signal(signal.SIGTSTP, signal.SIG_IGN)
 
         try:
             self._process = subprocess.Popen(words, env=environment, preexec_fn=begin)  # noqa: PLW1509 - see begin()
@@ -159,7 +156,6 @@ class _Program:
             return
         self._send_all(signal.SIGKILL)
         self.code = self._process.wait()
-        _pass_terminal(self.group, os.getpgrp())
         self.group = 0
         self._killer.tell(0, 0)
 
@@ -167,15 +163,6 @@ class _Program:
         # macOS: EPERM if only zombies are left
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.group, number)
-
-
-def _pass_terminal(group: int, to: int) -> None:
-    """Make the group *to* that of the terminal, if it is *group* now: in the background, it is the shell."""
-    with contextlib.suppress(OSError):
-        if os.isatty(0) and os.tcgetpgrp(0) == group:
-            before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-            os.tcsetpgrp(0, to)
-            signal.signal(signal.SIGTTOU, before)
 
 
 def _left_s(held: list[ProgramLease]) -> float:
