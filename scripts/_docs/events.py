@@ -11,7 +11,7 @@ from snowredis.core.as_json import schema_of, to_json
 from snowredis.monitor.conditions import Condition, PlanAnswer, Status
 from snowredis.monitor.events import Event
 from snowredis.monitor.lease import Lease, Owner
-from snowredis.monitor.pool import LayoutPeriod, PoolInfo
+from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.pool_monitor import PoolReport
 from snowredis.monitor.whois import Whois
 from snowredis.snowflake.protocol.record import REASONS, EventKind
@@ -60,7 +60,7 @@ _FIELDS = {
     EventKind.ALARM: ("from", "until", "reason"),
 }
 # records in the order in which a reader meets them
-RECORDS = (PoolReport, PoolInfo, LayoutPeriod, Status, Condition, PlanAnswer, Lease, Event, WorkerStats, Whois)
+RECORDS = (PoolReport, PoolInfo, Status, Condition, PlanAnswer, Lease, Event, WorkerStats, Whois)
 
 
 def kinds() -> str:

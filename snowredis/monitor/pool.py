@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,18 +31,6 @@ POOL_COUNTERS = (
 SHOWN_MS = 3_600_000
 
 
-class LayoutPeriod(NamedTuple):
-    """A layout that a pool has, had, or will have.
-
-    Attributes:
-        from_ms, until_ms: ids of this layout have times in [from_ms, until_ms); None: no end is known.
-    """
-
-    layout: Layout
-    from_ms: TimeMs
-    until_ms: TimeMs | None
-
-
 @dataclass(frozen=True, slots=True)
 class PoolInfo:
     """Settings and counters of a pool. Times are ms since 1970 on the Redis clock.
@@ -67,7 +54,6 @@ class PoolInfo:
         mismatches: claims of processes with other settings, such as another layout, that were refused.
         mismatch_ms: when the last of them was refused; 0 if none was.
         mismatch_by: the last such processes as host:pid (label), the newest first; untrusted text.
-        layouts: all layouts that the pool ever had and has, in order.
         end_ms: the end of the pool, of which no reservation reaches beyond; 0 if it has none.
         end_counts: whether each copy of the pool that can come back has that end; until then nothing starts there.
     """
@@ -99,7 +85,6 @@ class PoolInfo:
     mismatches: int = 0
     mismatch_ms: TimeMs = 0
     mismatch_by: str = ""
-    layouts: tuple[LayoutPeriod, ...] = ()
     end_ms: TimeMs = 0
     end_counts: bool = False
 
@@ -120,18 +105,7 @@ class PoolInfo:
             del numbers["outage_reserve_ms"]
         durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
         texts: dict[str, str] = {name: stored[name] for name in ("layout", "durability") if name in stored}
-        if "registry" in stored:
-            texts["registry"] = stored["registry"].partition("/")[0]
         return {"datacenter": numbers.get("datacenter", 0)} | durations | texts
-
-    def layout_of(self, an_id: int) -> LayoutPeriod:
-        """Return the layout that *an_id* was made with: the latest in whose period it is; else the present one."""
-        for period in reversed(self.layouts):
-            if an_id >> period.layout.total_bits == 0:
-                time_ms = period.layout.ms_at(an_id >> period.layout.timestamp_shift)
-                if period.from_ms <= time_ms < (period.until_ms or math.inf):
-                    return period
-        return LayoutPeriod(self.layout, 0, None)
 
     @property
     @in_json

@@ -18,7 +18,6 @@ from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, StoreUna
 from snowredis.monitor.lease import Lease, lease_of, parse_owner
 from snowredis.monitor.pool import (
     POOL_COUNTERS,
-    LayoutPeriod,
     PoolInfo,
     Snapshot,
     floor_length_ms,
@@ -27,7 +26,7 @@ from snowredis.monitor.pool import (
 )
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
-from snowredis.servers.scripts import LONGEST_TEXT, text_of, with_format
+from snowredis.servers.scripts import text_of, with_format
 from snowredis.signatures import wrong_format
 from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.pool_config import FORMAT, is_deleted, pool_keys, signature_fields
@@ -40,9 +39,7 @@ _FORMAT = with_format(FORMAT, "")
 _WORKER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
-# bytes of the layouts that a pool had: each end adds about 75, and no later pool of the name may repeat their ids
-_LONGEST = {"layouts": 2**20}
-_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "mismatch", "over")
+_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "mismatch", "over")
 _POOL_TIMES = ("end", "start", "lost_at", "created", "swept")
 _POOL_NUMBERS = (*_POOL_TIMES, "is_new", "version", "peak", "records", *POOL_COUNTERS)
 
@@ -160,10 +157,6 @@ class PoolReader(ABC):
         except ValueError:
             # there is none, or a text that no script wrote
             alarm = None
-        try:
-            periods = layout_periods(layout, texts["layouts"], numbers["end"])
-        except (ConfigError, KeyError, ValueError) as error:
-            raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
         refused = [line.partition("|") for line in texts["mismatch"].splitlines()]
         refused_at, owners = refused[0][0] if refused else "", [parse_owner(owner) for *_, owner in refused]
         return PoolInfo(
@@ -175,7 +168,6 @@ class PoolReader(ABC):
             floor_ms=self._floor_ms,
             floor_reason=texts["floor_reason"],
             incarnation=texts["incarnation"],
-            layouts=periods,
             end_ms=numbers["end"],
             end_counts=bool(texts["over"]),
             capacity=layout.workers,
@@ -199,7 +191,7 @@ class RedisPoolReader(PoolReader):
         with translated(address(client)):
             now_ms = server_now_ms(client, self._pool)
             values = zip(fields, client.hmget(self._pool, fields), strict=True)
-        texts = {field: text_of(value or b"", _LONGEST.get(field, LONGEST_TEXT)) for field, value in values}
+        texts = {field: text_of(value or b"") for field, value in values}
         super().__init__(name, address(client), now_ms, texts)
 
     def _rows(self, low: int | None) -> Iterable[tuple[str, str]]:
@@ -260,20 +252,6 @@ class MemoryPoolReader(PoolReader):
 
     def _rows(self, low: int | None) -> Iterable[tuple[str, str]]:
         return [(str(worker), record.pack()) for worker, record in self._records_in_memory.items()]
-
-
-def layout_periods(layout: Layout, past: str, next_ms: int) -> tuple[LayoutPeriod, ...]:
-    """Return all layouts of a pool: those of its field *layouts*, and the present one.
-
-    Raises ConfigError, KeyError or ValueError for what no script wrote.
-    """
-    periods, from_ms = [], 0
-    for entry in past.split():
-        until, _, spec = entry.partition("|")
-        periods.append(LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
-        from_ms = int(until)
-    periods.append(LayoutPeriod(layout, from_ms, next_ms or None))
-    return tuple(periods)
 
 
 def list_pools(client: Any) -> list[str]:

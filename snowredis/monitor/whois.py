@@ -8,7 +8,7 @@ deleted some. What cannot be known is unknown. Pure, but for what reads the hist
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from snowredis.core.as_json import IdNumber, NowMs
@@ -17,12 +17,10 @@ from snowredis.core.values import check_id
 from snowredis.errors import InvalidId
 from snowredis.monitor.events import NO_ID, Event, parse_all, read_entries, read_gaps
 from snowredis.monitor.lease import Lease, State
-from snowredis.monitor.pool import LayoutPeriod, PoolInfo, time_text
+from snowredis.monitor.pool import PoolInfo, time_text
 from snowredis.monitor.pool_reader import RedisPoolReader
 from snowredis.snowflake.protocol.record import EventKind, FloorReason
 
-# with a floor for one of these reasons, the worker ids of a pool begin anew
-ANEW = (FloorReason.ENDED,)
 # events that end a lease -> its state after them
 _ENDS: dict[EventKind, State] = {EventKind.RELEASED: "released", EventKind.EXPIRED: "expired", EventKind.DIED: "died"}
 
@@ -103,28 +101,10 @@ def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
         PoolNotFound, StoreUnavailable; InvalidId: not a valid id.
     """
     datacenter = int(info.settings.get("datacenter", "0") or 0)
-    periods = {check_id(an_id): info.layout_of(an_id) for an_id in ids}
-    workers = {an_id >> layout.worker_shift & (layout.workers - 1) for an_id, (layout, *_) in periods.items()}
-    whole = read_history(RedisPoolReader(client, info.name), sorted(workers))
-    return [
-        find_maker(_in_period(whole, info, period), an_id, period.layout, datacenter=datacenter)
-        for an_id, period in periods.items()
-    ]
-
-
-def _in_period(history: History, info: PoolInfo, period: LayoutPeriod) -> History:
-    """Return the part of the *history* of one layout: worker ids mean another thing in the others."""
-    changes = [
-        index for index, event in enumerate(history.events) if event.kind == EventKind.FLOOR and event.reason in ANEW
-    ]
-    # old events are trimmed, so the parts are counted from the end; a planned layout has none before its first script
-    bounds = [0, *changes, len(history.events)]
-    present = len(info.layouts) - 1
-    back = present - info.layouts.index(period) if period in info.layouts else 0
-    if back <= 0:
-        return replace(history, events=history.events[bounds[-2] :])
-    first, last = (bounds[-2 - back], bounds[-1 - back]) if back < len(bounds) - 1 else (0, 0)
-    return replace(history, events=history.events[first:last], records={}, claims=-1)
+    layout, distinct = info.layout, dict.fromkeys(map(check_id, ids))
+    workers = {an_id >> layout.worker_shift & (layout.workers - 1) for an_id in distinct}
+    history = read_history(RedisPoolReader(client, info.name), sorted(workers))
+    return [find_maker(history, an_id, layout, datacenter=datacenter) for an_id in distinct]
 
 
 def find_maker(history: History, an_id: int, layout: Layout, *, datacenter: int = 0) -> Whois:
@@ -174,7 +154,7 @@ def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
     for index, event in enumerate(history.events):
         if event.kind == EventKind.FLOOR:
             # what happened just before it may be missing; of what is before the first event, nothing is known at all
-            if event.reason in (*ANEW, FloorReason.NO_POOL):
+            if event.reason in (FloorReason.ENDED, FloorReason.NO_POOL):
                 maker = end = None
             is_rolled_back = event.reason == FloorReason.ROLLED_BACK
             doubt = f"Redis may have lost events before {time_text(event.at_ms)}: {event.text}" if index else ""

@@ -206,9 +206,7 @@ def test_a_member_that_fails_at_exit_does_not_keep_the_others_from_closing(caplo
 
 
 @pytest.mark.parametrize("caller", ["thread", "coroutine"])
-@pytest.mark.parametrize(
-    "settings", [{}, {"clock_policy": "wait"}, {"max_ahead_ms": 3_000}], ids=["backup", "wait", "ahead"]
-)
+@pytest.mark.parametrize("settings", [{}, {"clock_policy": "wait"}], ids=["backup", "wait"])
 def test_no_thread_waits_for_a_log_line_of_another(settings: dict[str, Any], caller: str) -> None:
     """The thread that logs would wait, too, for one that makes an id while it holds the handler's lock."""
     clock = ManualClock()
