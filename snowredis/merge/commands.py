@@ -122,7 +122,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _lines_of(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[Line]:
     """Yield what a merge did, for a person."""
-    from snowredis.merge.evidence import SAMPLED
+    from snowredis.merge.evidence import LOOKED
 
     done = ("would be merged", "warn") if dry_run else ("merged", "good")
     yield from wrapped(
@@ -147,9 +147,7 @@ def _lines_of(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[Li
     for doubt in result.doubts:
         yield from wrapped([("look again: ", "warn")], printable(f"[{doubt.table}] {doubt.text}"))
     if result.partly:
-        text = (
-            f"{SAMPLED:,} rows at most of {', '.join(result.partly)}: all over a key of integers, else the first rows"
-        )
+        text = f"{LOOKED:,} rows at most of {', '.join(result.partly)}: all over a key of integers, else the first rows"
         yield from wrapped([("looked at: ", "dim")], printable(f"{text}. A draft looks at all rows"))
 
 

@@ -148,15 +148,19 @@ class PostgreSQL(MergeSql):
     def store_pairs(self, session: Session, rule: int, pairs: Mapping[str, str]) -> None:
         return
 
-    def _line(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
-        parts = (f"CAST({value} AS {column.type})" for column, value in zip(columns, values, strict=True))
-        return f"CAST(ROW({', '.join(parts)}) AS text)"
-
     def moved_back(self, catalog: Catalog, names: Sequence[str]) -> list[str]:
         return []
 
     def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
-        return f"hashtextextended({self._line(columns, values)}, 0)"
+        # the hash of each value begins with that of the values before
+        hashed = "0"
+        for column, value in zip(columns, values, strict=True):
+            if column.type in ("smallint", "integer", "bigint"):
+                hashed = f"hashint8extended(COALESCE(CAST({value} AS bigint), {-(1 << 63) + 1}), {hashed})"
+            else:
+                text = f"COALESCE(CAST(CAST({value} AS {column.type}) AS text), '\\N') COLLATE \"C\""
+                hashed = f"hashtextextended({text}, {hashed})"
+        return hashed
 
     def keys_table(self, table: Table, columns: Sequence[str]) -> list[str]:
         names = self.names(columns)

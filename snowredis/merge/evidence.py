@@ -1,7 +1,7 @@
 """Evidence in the values of two databases: which columns hold ids, of which tables, and which only look so.
 
 The draft reads each table once, as a stream; of a greater one SAMPLED rows are kept, by a hash of their key, so that
-rows with equal keys are kept of both databases. The second look of a run reads at most that many rows of a table, at
+rows with equal keys are kept of both databases. The second look of a run reads at most LOOKED rows of a table, at
 PLACES of its key, and says of which tables it did not read all. The names of tables and columns count, too.
 """
 
@@ -21,8 +21,8 @@ from snowredis.merge.catalog import ROWID, Catalog, Table, TableColumn
 from snowredis.merge.databases import Progress, Session
 
 SAMPLED = 20_000
-# of a key, at which the second look reads rows of a large table
-PLACES = 100
+# rows of a table that the second look reads, and the places of its key at which it does
+LOOKED, PLACES = 5_000, 50
 # texts of a column that are looked into, numbers of each, and characters
 _TEXTS, _PARTS, _CHARS = 4000, 6, 400
 # values of a column that are tried first
@@ -145,7 +145,7 @@ class Evidence:
     """Samples of two databases.
 
     Args:
-        reads_all: whether to read all rows, or at most SAMPLED of each table.
+        reads_all: whether to read all rows, or at most LOOKED of each table.
 
     Attributes:
         samples: of each table, of the first and of the second database.
@@ -186,29 +186,32 @@ class Evidence:
         query = f"SELECT {names} FROM {table.sql}"
         at = {column.name: number for number, column in enumerate(columns)}
         key = [at[column] for column in table.primary]
-        rows, count = _kept(session.pages(query if self.reads_all else f"{query} LIMIT {SAMPLED + 1}"), key)
-        if not self.reads_all and count > SAMPLED:
-            (count,) = session.one(f"SELECT COUNT(*) FROM {table.sql}")
-            seen = SAMPLED
-            if at_places := self._at_places(side, table, query):
-                rows, seen = _kept(session.pages(at_places), key)
-            if seen < int(count) and name not in self.partly:
+        if self.reads_all:
+            rows, count = _kept(session.pages(query), key)
+        else:
+            rows = [row for page in session.pages(self._at_places(side, table, query)) for row in page]
+            count = len(rows)
+            if count >= LOOKED // PLACES:
+                (count,) = session.one(f"SELECT COUNT(*) FROM {table.sql}")
+            if len(rows) < int(count) and name not in self.partly:
                 self.partly.append(name)
         return Sample([tuple(map(_plain, columns, row)) for row in rows], at, int(count))
 
     def _at_places(self, side: int, table: Table, query: str) -> str:
-        """Return the query of a part of a table: rows at PLACES of the range of its key; empty: its key has none."""
+        """Return the query of a part of a table: rows at PLACES of the range of its key, or the first rows."""
         if not table.primary or table.columns[table.primary[0]].kind != "int":
-            return ""
+            return f"{query} LIMIT {LOOKED}"
         key = self.catalogs[side].quote(table.primary[0])
         ends = self.sessions[side].one(f"SELECT MIN({key}), MAX({key}) FROM {table.sql}")
         if not all(isinstance(end, int | Decimal) for end in ends):
-            return ""
+            return f"{query} LIMIT {LOOKED}"
         low, high = map(int, ends)
+        if high - low < LOOKED:
+            return f"{query} LIMIT {LOOKED}"
         step = (high - low) // PLACES + 1
         return " UNION ALL ".join(
             f"SELECT * FROM ({query} WHERE {key} >= {start} AND {key} < {start + step} ORDER BY {key} "
-            f"LIMIT {SAMPLED // PLACES}) p{number}"
+            f"LIMIT {LOOKED // PLACES}) p{number}"
             for number, start in enumerate(range(low, high + 1, step))
         )
 

@@ -17,7 +17,8 @@ from snowredis.merge.databases import Progress, Session
 from snowredis.merge.dialects import MergeSql, dialect_of
 from snowredis.merge.map_file import OF, OFFSET, Map
 
-_BLOCK = 1 << 16
+# rows that are sent at once
+_BLOCK = 1000
 _SERVER = "SELECT CONCAT_WS('|', @@hostname, @@port, @@datadir, @@socket, @@pid_file)"
 
 
@@ -62,19 +63,27 @@ class Transport:
                 self.progress.add(len(page))
 
     def _copy_blocks(self, query: str, target: str) -> None:
-        with (
-            self.second.driver.cursor().copy(f"COPY ({query}) TO STDOUT") as rows,
-            self.first.driver.cursor().copy(target) as into,
-        ):
-            blocks, size = list[bytes](), 0
-            # a block is a row
-            for block in rows:
-                blocks.append(bytes(block))
-                size += len(block)
-                if size >= _BLOCK:
-                    into.write(b"".join(blocks))
-                    blocks, size = [], 0
-            into.write(b"".join(blocks))
+        from psycopg import errors, pq
+
+        source = self.second.driver.pgconn
+        result = source.exec_(f"COPY ({query}) TO STDOUT".encode())
+        if result.status == pq.ExecStatus.COPY_OUT:
+            with self.first.driver.cursor().copy(target) as into:
+                rows = list[bytes]()
+                # a row each; psycopg's own loop takes several times as long
+                while (found := source.get_copy_data(0))[0] > 0:
+                    rows.append(bytes(found[1]))
+                    if len(rows) >= _BLOCK:
+                        into.write(b"".join(rows))
+                        self.progress.add(len(rows))
+                        rows.clear()
+                into.write(b"".join(rows))
+                self.progress.add(len(rows))
+                result = source.get_result()
+                while source.get_result():
+                    pass
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise errors.error_from_result(result)
 
 
 _LAYOUT = "layout ids"

@@ -134,7 +134,7 @@ def test_the_second_look_reads_all_over_a_large_table_and_names_those_it_did_not
     refused = merging(urls, wrong)
     assert '[item] owner is in keep, and ids of people.id: move it to id, or write sure = ["owner"]' in refused.out
     sure = merging(urls, (wrong[0], f'{wrong[1]}\nsure = ["owner"]'))
-    assert "looked at: 20,000 rows at most of item, log" in sure.out
+    assert "looked at: 5,000 rows at most of item, log" in sure.out
 
 
 @pytest.mark.parametrize(
