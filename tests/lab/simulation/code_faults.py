@@ -153,7 +153,7 @@ CODE_FAULTS: dict[str, CodeFault] = {
         Rule((("renew", "  if lacks and", "  if pool.version % 9 == 8 or lacks and"),)), _SILENT
     ),
     "lanes too low in a client's request": CodeFault(Rule(store=LowLanesStore), _SILENT),
-    "one tick used twice": CodeFault(Rule(allocator=ReopeningAllocator), ("step", "skew"), seed=1001),
+    "one tick used twice": CodeFault(Rule(allocator=ReopeningAllocator), ("step", "skew"), seed=1008),
     "one tick too late": CodeFault(Rule(lease_manager=_keeper(LateTickSlot)), ("down", "starve"), seed=1007),
     "one tick too early": CodeFault(Rule(lease_manager=_keeper(EarlyTickSlot)), _SILENT),
     "1 ms too late (until)": CodeFault(Rule(lease_manager=_keeper(LateMsSlot)), ("down", "starve")),

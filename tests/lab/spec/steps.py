@@ -430,6 +430,9 @@ class Converter:
         steps = self.out.steps
         made = next(i for i, step in enumerate(steps) if step["op"] == "copy" and step["q"] == slot.name)
         arrived = [i for i in self._delivered(steps[made]["p"]) if i < made]
+        if not arrived:
+            # no reply explains it, so the specification has to refuse what the clone sends
+            return
         steps.insert(arrived[-1], steps.pop(made))
         self._go_back(slot, entry)
         slot.asked = False
