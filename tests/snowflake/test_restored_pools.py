@@ -102,7 +102,7 @@ def test_a_backup_of_before_the_end_brings_no_pool_back_that_grants_what_the_nex
 
 
 def test_a_process_that_the_pool_refused_does_not_create_it_with_its_own_settings(own_server: RedisServer) -> None:
-    store = store_at(own_server)
+    store = store_at(own_server, USUAL)
     create(store, wall_ms())
     worker = Holder(store, wall_ms).claim()
     stray = Holder(store_at(own_server, LONGER), lambda: wall_ms() + late_ms)

@@ -484,15 +484,15 @@ def test_a_record_of_a_stranger_is_never_read(
     records: Path, server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another parent started it; a thousand of them cost a claim nothing."""
-    with holder(server.url, pool) as process:
-        (file,) = files_in(records)
-        process.kill()
     own, read = own_name(), []
     assert own is not None
-    directory = stranger(records, own)
+    with holder(server.url, pool) as process:
+        (file,) = files_in(records)
+        directory = stranger(records, own)
+        for number in range(1000):
+            (directory / str(name_of(file)._replace(number=f"{number:x}"))).touch()
+        process.kill()
     file.rename(directory / file.name)
-    for number in range(1000):
-        (directory / str(name_of(file)._replace(number=f"{number:x}"))).touch()
     monkeypatch.setattr(record_files.Directory, "read", lambda _, name: read.append(name))
     monkeypatch.setattr(sweep, "CLEAN_ONE_IN", sys.maxsize)
     with contextlib.closing(connect(server.url, pool)) as ids, pytest.raises(snowredis.PoolExhausted):
