@@ -48,7 +48,7 @@ def slow(run, arguments):
         run(*given)
     return start(late, arguments)
 _thread.start_new_thread = slow
-# not print(): the interpreter aborts if a daemon thread holds the lock of stdout at its end
+# without print(): the interpreter aborts if a daemon thread holds the lock of stdout at its end
 start_thread(lambda: os.write(1, b"runs\\n"), "late")
 print("started", flush=True)
 """

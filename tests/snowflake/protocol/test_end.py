@@ -5,17 +5,24 @@ tests/snowflake/test_restored_pools.py has servers that are killed, and replicas
 
 from __future__ import annotations
 
+import calendar
+import contextlib
+import itertools
+import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 
+from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.snowflake.protocol.administration import Ends
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.replies import Absent, Created, Exists, Granted, LossReason, Renewed, Reply
 from tests.lab.simulation.pool_faults import AtTheServer
+from tests.lab.simulation.stage import Stage
 from tests.snowflake.protocol.simulated import SimPool
 from tests.support.holder import Holder, create
 
@@ -285,6 +292,73 @@ def test_what_people_count_stays_and_no_record_does(place: Place) -> None:
     assert int(until) == ends.end_ms
     assert f"layout={layout} " in place.config.signature
     assert int(after["version"]) > int(before["version"])
+
+
+# --- what has other ids ------------------------------------------------------------------------------
+
+
+def ended_with_ticks_of_a_ms() -> Place:
+    """Return a pool that ended 50 ms ago."""
+    config = Stage().config
+    place = Place(replace(config, layout=replace(config.layout, tick_ms=1)))
+    place.holder().claim()
+    place.wait_until(place.end().end_ms + 50)
+    return place
+
+
+def starts(place: Place, how: str, config: PoolConfig) -> bool:
+    """Try to start a pool with *config*; return whether it started now, with all times from now on."""
+    with contextlib.suppress(LayoutMismatch):
+        if how == "create":
+            return isinstance(create(place.person(config), place.now_ms()), Created)
+        return min(place.holder(config).claim(now=True).lanes_ms) == place.now_ms()
+    return False
+
+
+def ids_are_above(place: Place, layout: Layout, end_ms: int) -> bool:
+    """Return whether every id of *layout* from now on is above every id of the pool of *place*."""
+    old = place.config.layout
+    below = old.compose(tick=old.first_tick_from(end_ms) - 1, backup=old.namespaces - 1, worker=old.workers - 1)
+    return layout.compose(tick=layout.first_tick_from(place.now_ms())) > below | old.sequences - 1
+
+
+def with_epoch(place: Place, later_ms: int, more_bits: int = 0) -> PoolConfig:
+    """Return the pool with a layout whose epoch is *later_ms* later, and which has *more_bits* for worker ids."""
+    layout = place.config.layout
+    bits = layout.worker_bits + more_bits
+    return replace(place.config, layout=replace(layout, epoch_ms=layout.epoch_ms + later_ms, worker_bits=bits))
+
+
+@pytest.mark.parametrize("how", ["claim", "create"])
+def test_what_starts_with_another_layout_has_ids_above_all_of_the_pool_before(how: str) -> None:
+    found = set()
+    for more_bits, later_ms in itertools.product(
+        (-1, 0, 1), (-3_600_000, -100, -51, -1, 1, 49, 50, 51, 100, 3_600_000)
+    ):
+        place = ended_with_ticks_of_a_ms()
+        end_ms = place.now_ms() - 50
+        config = with_epoch(place, later_ms, more_bits)
+        expected = ids_are_above(place, config.layout, end_ms)
+        assert starts(place, how, config) is expected, (more_bits, later_ms)
+        found.add((more_bits, expected))
+    assert found == {(-1, False), (0, False), (0, True), (1, True)}
+
+
+@pytest.mark.parametrize("how", ["claim", "create"])
+def test_a_refusal_says_with_which_epoch_and_from_when_the_layout_can_start(how: str) -> None:
+    place = ended_with_ticks_of_a_ms()
+    late = with_epoch(place, 60_000)
+    with pytest.raises(LayoutMismatch) as refused:
+        create(place.person(late), place.now_ms())
+    found = re.search(r"an epoch_ms of (\d+) or less in this layout, or the same after (.*) UTC", str(refused.value))
+    assert found is not None
+    # the advice holds for the ms of the refusal, and later only better
+    epoch_ms, from_ms = int(found[1]), calendar.timegm(time.strptime(found[2], "%Y-%m-%d %H:%M:%S")) * 1000
+    assert not starts(place, how, with_epoch(place, epoch_ms + 1 - place.config.layout.epoch_ms))
+    place.wait_until(from_ms - 1000)
+    assert not starts(place, how, late)
+    place.wait_until(from_ms + 1000)
+    assert starts(place, how, late)
 
 
 # --- late ---------------------------------------------------------------------------------------------
