@@ -5,7 +5,6 @@
     scripts/chaos.py --ids 1_000_000_000 --seed 7                 the same for a billion ids at least
     scripts/chaos.py --faults 60 --seconds 15 --processes 4       a short one
     scripts/chaos.py --faults 0 --ids 50_000_000                  without faults
-    scripts/chaos.py --ids 100_000_000 --into postgresql://me@localhost/test     a primary key compares all ids, too
     scripts/chaos.py --also node                                  half of the processes are of the client in JavaScript
     scripts/chaos.py --also "./my-client --quiet"                 of any client: URL and POOL are added; it prints an id
                                                                   a line until SIGTERM, and waits while Redis is away
@@ -98,16 +97,11 @@ def main() -> int:
         metavar="FILE",
         help="log the run there, for scripts/model --trace FILE; without steps of Redis' clock by hours",
     )
-    parser.add_argument(
-        "--into",
-        metavar="URL",
-        help="postgresql://…: copy all ids into a new table there, whose primary key is the judge; the table stays",
-    )
     parser.add_argument("--directory", type=Path, help="for the files; default: a temporary one")
     options = parser.parse_args()
     if options.trace is not None and options.also not in ("", "node"):
         parser.error("only the clients in Python and JavaScript write a log")
-    plan = Plan(**{name: value for name, value in vars(options).items() if name not in ("into", "directory")})
+    plan = Plan(**{name: value for name, value in vars(options).items() if name != "directory"})
     if options.trace is not None:
         options.trace.unlink(missing_ok=True)
     # short, since the path of a socket may have 107 characters
@@ -117,17 +111,6 @@ def main() -> int:
     began_s = time.monotonic()
     verdict = check(directory, plan.layout)
     show(plan, report, verdict, time.monotonic() - began_s)
-    if options.into is not None:
-        # psycopg is needed for this only
-        from tests.lab.chaos.into import TABLE, copy_ids
-
-        copied = copy_ids(options.into, directory)
-        rate = copied.ids / copied.seconds
-        print(f"PostgreSQL: {copied.ids:,} rows in {TABLE} in {copied.seconds:.0f} s, {rate:,.0f} a second")
-        differs = f"{copied.ids:,} rows, and the files {verdict.ids:,} ids" if copied.ids != verdict.ids else ""
-        if copied.error or differs:
-            verdict.add_problem(f"PostgreSQL: {copied.error or differs}")
-            print(verdict.problems[-1])
     if not verdict.good or report.problems:
         print(f"a check failed; the files are kept in {directory}")
         return 1

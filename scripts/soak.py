@@ -3,7 +3,6 @@
 
     scripts/soak.py --schedules 20000 --jobs 2        # seeds 0 to 19999
     scripts/soak.py --faults pause,wipe --seconds 60  # only these faults, for a minute
-    scripts/soak.py --plain-ttl                       # how a plain TTL lease does under the same faults
     scripts/soak.py --replay 4711                     # one schedule, with everything that happens in it
     scripts/soak.py --schedules 1000 --trace runs.log # log them, for scripts/model --trace runs.log
 
@@ -28,7 +27,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.lab.simulation.faults import FAULTS
-from tests.lab.simulation.plain_ttl import PLAIN_FAULTS, plain_schedule
 from tests.lab.simulation.schedule import Result, run_schedule
 from tests.lab.simulation.tracing import Tracer, attach_to_schedule
 
@@ -68,13 +66,11 @@ class Totals:
         self.failures += other.failures
 
 
-def play(seeds: list[int], classes: tuple[str, ...] | None, plain: bool, bytecodes: bool, trace: Path | None) -> Totals:
+def play(seeds: list[int], classes: tuple[str, ...] | None, bytecodes: bool, trace: Path | None) -> Totals:
     totals = Totals()
     for seed in seeds:
         try:
-            if plain:
-                result = plain_schedule(seed, classes or PLAIN_FAULTS)
-            elif trace is not None:
+            if trace is not None:
                 result = play_traced(seed, classes, bytecodes, trace)
             else:
                 result = run_schedule(seed, classes, bytecodes=bytecodes)
@@ -116,7 +112,7 @@ def soak(options: argparse.Namespace) -> Totals:
 
         def submit(count: int) -> None:
             for chunk in islice(waiting, count):
-                what = (options.faults, options.plain_ttl, options.bytecodes, options.trace)
+                what = (options.faults, options.bytecodes, options.trace)
                 running.append(pool.submit(play, chunk, *what))
 
         submit(2 * options.jobs)
@@ -140,7 +136,7 @@ def soak(options: argparse.Namespace) -> Totals:
 
 def replay_command(seed: int, options: argparse.Namespace) -> str:
     faults = f" --faults {','.join(options.faults)}" if options.faults else ""
-    others = " --plain-ttl" * options.plain_ttl + " --bytecodes" * options.bytecodes
+    others = " --bytecodes" * options.bytecodes
     return f"scripts/soak.py --replay {seed}{faults}{others}"
 
 
@@ -170,10 +166,7 @@ def table(totals: Totals) -> str:
 
 def replay(options: argparse.Namespace) -> int:
     seed = options.replay
-    if options.plain_ttl:
-        result = plain_schedule(seed, options.faults or PLAIN_FAULTS, traced=True)
-    else:
-        result = run_schedule(seed, options.faults, traced=True, bytecodes=options.bytecodes)
+    result = run_schedule(seed, options.faults, traced=True, bytecodes=options.bytecodes)
     print("\n".join(result.trace))
     print(f"\nseed {seed}: {', '.join(result.classes)}; {result.ids} ids, {result.duplicates} repeated")
     for failure in result.failures:
@@ -199,7 +192,6 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), metavar="J")
     parser.add_argument("--seconds", type=float, metavar="BOUND", help="start no schedule after this many seconds")
     parser.add_argument("--bytecodes", action="store_true", help="interrupt before random bytecodes as well; slower")
-    parser.add_argument("--plain-ttl", action="store_true", help="a plain TTL lease in place of snowredis")
     parser.add_argument(
         "--trace",
         type=Path,

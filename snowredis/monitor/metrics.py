@@ -87,10 +87,10 @@ def _lease_end_s(generator: Any) -> float | None:
 # the generators of a process have these
 PROCESS = _metrics("snowredis_", ("pool",), (
     ("ids_total", "{id}", "ids_made", "ids made"),
-    ("waits_total", "{wait}", lambda it: {"ceiling": it.counts.ceiling_waits, "clock": it.counts.clock_back_waits},
+    ("waits_total", "{wait}", lambda it: {"ceiling": it.counts.ceiling_waits, "clock": it.counts.clock_backs["wait"]},
      "waits for an id", {"label": "reason", "values": ("ceiling", "clock")}),
     ("ceiling_wait_seconds_total", "s", "counts.ceiling_wait_s", "time that ids waited for the next tick"),
-    ("clock_backs_total", "{step}", "counts.clock_backs_by_step", "times that the clock went back, by the reaction",
+    ("clock_backs_total", "{step}", "counts.clock_backs", "times that the clock went back, by the reaction",
      {"label": "step", "values": tuple(CLOCK_BACK_STEPS)}),
     ("claims_total", "{claim}", "counts.claims", "worker ids leased"),
     ("claims_refused_total", "{claim}", "counts.claims_refused",

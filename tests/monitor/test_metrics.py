@@ -289,7 +289,7 @@ def test_what_generators_of_one_pool_counted_is_added_up() -> None:
     one, two = memory.connect(pool="mine"), memory.connect(pool="mine")
     one.next_ids(3)
     two.next_ids(4)
-    two.counts.clock_back("namespace")
+    two.counts.clock_backs["namespace"] += 1
     two.counts.ceiling_waits += 2
     two.counts.heartbeats.add(0.25)
     one.counts.heartbeats.add(300.0)

@@ -120,12 +120,13 @@ class IdAllocator:
     def __init__(self, context: Context, leases: LeaseManager, sequence_start: str) -> None:
         check("sequence_start", sequence_start)
         layout = context.config.layout
+        sequences = layout.sequences
         # with worker_last, the low bits are those of the worker
         short = layout.tick_ms <= MAX_SPREAD_TICK_MS and layout.sequence_bits < 32 and not layout.worker_last
         self._spread = layout.sequences - 1 if sequence_start == "spread" and short else 0
         self._context, self._clock = context, context.clock
         self.generator = cast(FastPath, context.weak_generator)
-        self._config, self._leases, self._layout = context.config, leases, context.config.layout
+        self._config, self._leases, self._layout = context.config, leases, layout
         # the only place that says which outage lane is open; the lease may be gone meanwhile
         self._open_lane = NO_LANE
         # the only lane of an outage cannot be changed for another one

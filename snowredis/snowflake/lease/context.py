@@ -63,8 +63,7 @@ class Counts:
     Attributes:
         ceiling_waits: how often the sequence of a tick was exhausted, so that the next tick was waited for.
         ceiling_wait_s: about how long those waits were in all.
-        clock_back_waits, clock_back_namespaces, clock_back_workers, clock_back_refusals: how often the clock went
-            back, by reaction: waited, used another namespace, claimed another worker id, raised an error.
+        clock_backs: how often the clock went back, for each of CLOCK_BACK_STEPS.
         claims: worker ids that were claimed.
         renewals, renewals_failed: renewals with a reply, and without one.
         claims_refused: claims that gave up, for each of CLAIM_REFUSALS; of unavailable, all without a reply.
@@ -76,14 +75,11 @@ class Counts:
 
     ceiling_waits: int = 0
     ceiling_wait_s: float = 0.0
-    clock_back_waits: int = 0
-    clock_back_namespaces: int = 0
-    clock_back_workers: int = 0
-    clock_back_refusals: int = 0
     claims: int = 0
     renewals: int = 0
     renewals_failed: int = 0
     leases_lost: int = 0
+    clock_backs: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLOCK_BACK_STEPS, 0))
     claims_refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLAIM_REFUSALS, 0))
     heartbeats: Durations = field(default_factory=Durations)
     claim_waits: Durations = field(default_factory=Durations)
@@ -92,21 +88,6 @@ class Counts:
     def reset(self) -> None:
         """Set all to 0, in a forked child."""
         Counts.__init__(self)
-
-    def clock_back(self, step: str) -> None:
-        """Count one of CLOCK_BACK_STEPS."""
-        name = f"clock_back_{step}s"
-        setattr(self, name, getattr(self, name) + 1)
-
-    @property
-    def clock_backs(self) -> int:
-        """Number of times that the clock went back."""
-        return sum(self.clock_backs_by_step.values())
-
-    @property
-    def clock_backs_by_step(self) -> dict[str, int]:
-        """Number of times that the clock went back, for each of CLOCK_BACK_STEPS."""
-        return {step: getattr(self, f"clock_back_{step}s") for step in CLOCK_BACK_STEPS}
 
 
 class ClockBackLog:
@@ -127,7 +108,7 @@ class ClockBackLog:
             self._noted = ids_made
         if step == "wait":
             self._counts.clock_waits.add(behind_ms / 1000)
-        self._counts.clock_back(step)
+        self._counts.clock_backs[step] += 1
         log.warning("pool %s: the clock went back by %d ms: %s", self._pool, behind_ms, CLOCK_BACK_STEPS[step])
 
     def note_wait(self, wait: Wait, ids_made: int) -> None:

@@ -22,7 +22,7 @@ class LeaseSlot:
         oldest: the lowest serial that is not void.
         latest: the lease that was stored last and not removed, even if it is void.
         record: where the lease is recorded in case of a crash.
-        lent: true if another program makes the ids of the lease; its outage lane is not used.
+        lent: true if another program makes the ids of the lease, for which no outage lane is claimed.
     """
 
     def __init__(self, store: Store, new_record: Callable[[Store], CrashRecord]) -> None:
@@ -66,13 +66,13 @@ class LeaseSlot:
 
         They stay closed if the clock of this host was set.
         """
-        return [each.outage_lane_ms for each in (self.held, self.lost_lease) if each and not self.lent]
+        return [each.outage_lane_ms for each in (self.held, self.lost_lease) if each]
 
     def keep_lane(self, lost: HeldLease) -> None:
         """Keep the outage lane of *lost*, unless it was not open yet and there is another lost lease."""
         lease, other = lost.lease, self.lost_lease
         was_open = lease.opens[-1] < lease.until
-        if not self.lent and lease.outage_until > lease.opens[-1] and (was_open or other is None):
+        if lease.outage_until > lease.opens[-1] and (was_open or other is None):
             # recorded nowhere: nobody can take it over
             self._lost_lease = lost._replace(is_recorded=False)
 

@@ -129,7 +129,7 @@ class LeaseLifecycle:
             self._leases.release(old, opened, self.stats())
         if fresh is not None:
             # a clock-back under another lease is no event of this one
-            self._clock_backs_before = self._leases.counts.clock_backs
+            self._clock_backs_before = sum(self._leases.counts.clock_backs.values())
             if not claimed.void:
                 log.info("pool %s: claimed worker id %d", self._pool, fresh.lease.worker)
         if self._leases.held is not None:
@@ -279,7 +279,7 @@ class LeaseLifecycle:
 
         Without a heartbeat thread, the next call after a heartbeat's time talks to Redis again.
         """
-        leases = () if self._leases.slot.lent else (self._leases.held, self._leases.slot.lost_lease)
+        leases = self._leases.held, self._leases.slot.lost_lease
         for_ms = OUTAGE_MS if self.beats else self._context.config.heartbeat_ms
         for lease in leases:
             if lease is None or not self._leases.view.clocks_agree:
@@ -319,7 +319,7 @@ class LeaseLifecycle:
         since_s, before = self._last_rate
         rate = int((made - before) / (now_s - since_s)) if now_s > since_s else 0
         self._last_rate = (now_s, made)
-        clock_backs = self._leases.counts.clock_backs - self._clock_backs_before
+        clock_backs = sum(self._leases.counts.clock_backs.values()) - self._clock_backs_before
         return WorkerStats(made, max(0, rate), self._leases.view.offset_ms, namespace, clock_backs)
 
     def claim_in_background(self) -> None:

@@ -22,7 +22,6 @@ from tests.lab.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, 
 from tests.lab.chaos.server import PROGRAM
 from tests.lab.chaos.slots import NODE_PACKAGE
 from tests.lab.spec.tlc import missing
-from tests.support import databases
 
 LAYOUT = "41/0/2/3/16"
 BASE = resolve_layout(LAYOUT).compose(tick=59_000_000_000, worker=3, sequence=0)
@@ -217,25 +216,3 @@ def test_a_file_says_whose_it_is(tmp_path: Path) -> None:
 
 
 # --- the clock shim --------------------------------------------------------------------------------
-
-
-# --- another judge ---------------------------------------------------------------------------------
-
-
-def test_a_primary_key_of_postgresql_finds_a_repeated_id_and_counts_all_others(
-    tmp_path: Path, postgresql_server: databases.PostgreSQL
-) -> None:
-    pytest.importorskip("psycopg")
-    from tests.lab.chaos.into import copy_ids
-
-    def copy() -> tuple[int, str]:
-        copied = copy_ids(postgresql_server.new_database().replace("+psycopg", ""), tmp_path)
-        return copied.ids, copied.error
-
-    write(tmp_path, (BASE, 1000), (BASE + 5000, 10), slot=0)
-    write(tmp_path, (BASE + 1000, 50), slot=1)
-    assert copy() == (1060, "")
-    write(tmp_path, (BASE + 5009, 2), slot=2)
-    ids, error = copy()
-    assert ids == 1060
-    assert f"Key (id)=({BASE + 5009}) already exists" in error

@@ -7,7 +7,6 @@ with everything that happened.
 from __future__ import annotations
 
 from tests.lab.simulation.faults import FAULTS
-from tests.lab.simulation.plain_ttl import plain_schedule
 from tests.lab.simulation.schedule import Result, run_schedule
 
 # any, then some in which every class of faults fires, most of them twice; if the code draws in another order, more may
@@ -53,12 +52,3 @@ def test_schedules_without_faults_go_without_trouble() -> None:
         result = run_schedule(seed, classes=())
         assert not result.failures
         assert result.ids > 20
-
-
-def test_a_plain_ttl_lease_repeats_ids_under_the_same_faults() -> None:
-    repeated = [plain_schedule(seed).duplicates for seed in range(30, 40)]
-    assert sum(count > 0 for count in repeated) > 2
-
-
-def test_a_plain_ttl_lease_repeats_nothing_without_faults() -> None:
-    assert not any(plain_schedule(seed, ()).duplicates for seed in range(3))

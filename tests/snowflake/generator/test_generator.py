@@ -714,7 +714,7 @@ def test_what_the_clock_did_under_another_lease_is_not_reported_again(clock: Man
     ids.resume()
     ids.next_id()
     assert ids._lifecycle.stats().clock_backs == 0
-    assert ids.counts.clock_backs == 1
+    assert sum(ids.counts.clock_backs.values()) == 1
     clock.step(-5_000)
     ids.next_id()
     assert ids._lifecycle.stats().clock_backs == 1
