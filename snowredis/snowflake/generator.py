@@ -133,7 +133,7 @@ class SnowflakeGenerator(FastPath):
         The one answer to "can this process make ids": it can if this is later than ``clock_reading.now_ms``.
         """
         self._context.guard.check()
-        return min(self._lifecycle.lasts_until_ms, self.layout.end_ms)
+        return min(self._lifecycle.renewals.lasts_until_ms, self.layout.end_ms)
 
     @property
     def renewal_failure(self) -> tuple[str, int] | None:
@@ -141,7 +141,7 @@ class SnowflakeGenerator(FastPath):
 
         None: it succeeded. The one answer to "does Redis take writes from here".
         """
-        return self._lifecycle.renewal_failure
+        return self._lifecycle.renewals.renewal_failure
 
     @property
     def ttl_ms(self) -> int:

@@ -157,12 +157,6 @@ class CrashRecord:
             self._header[0] = binascii.crc32(text) << 32 | side << 16 | len(text)
         self._side = side
 
-    def note_pending(self, renewal_id: str) -> None:
-        """Record the id of a renewal that is about to be sent, in the lease that is recorded."""
-        with contextlib.suppress(ValueError, LookupError):
-            if written := self.read():
-                self.write(written._replace(pending_renewal_id=renewal_id))
-
     def note_release(self, token: str | None, *, sent: bool) -> None:
         """Record whether a release may have been sent, of the lease with *token*, or any: nobody may take it over."""
         with contextlib.suppress(ValueError, LookupError):

@@ -216,7 +216,7 @@ class LeaseManager:
             return False
         if not held.pending_renewal_id:
             held = held._replace(pending_renewal_id=self._fresh_name())
-            self.slot.hold(held, None)
+            self.slot.hold(held, stats)
         sent_s = self._clock.monotonic()
         owner = self._owner(taken_ms=held.taken_ms, refused=self._context.refusals.current(stats.ids_made))
         now_ms, pending = self._context.now_ms(), held.pending_renewal_id

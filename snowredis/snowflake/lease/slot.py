@@ -110,22 +110,18 @@ class LeaseSlot:
         if self.latest is None:
             record.write(Credentials(token, owner=owner))
 
-    def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
+    def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
         """Record *held*, then make it the lease that ids may be made of; return False if it is void.
 
         A lease that is not *fresh* is recorded only if it was when it was fresh: else the use of its outage lane since
-        then is unknown. Without *stats* only its pending renewal is new.
+        then is unknown.
         """
         record = self.record
         # checked after the record was read: a child that was forked before has another record, and a void lease
         if held.serial < self.oldest:
             return False
         if fresh or held.is_recorded:
-            if stats is None:
-                record.note_pending(held.pending_renewal_id)
-            else:
-                is_recorded = record.write(held.credentials(stats))
-                held = held._replace(is_recorded=is_recorded)
+            held = held._replace(is_recorded=record.write(held.credentials(stats)))
         if held.serial < self.oldest:
             return False
         self.latest = held

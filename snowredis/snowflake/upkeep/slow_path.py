@@ -42,12 +42,12 @@ class ClaimWait:
         if refusal := pace.refusal(Asked.CLAIM, now_s):
             raise refusal
         if now_s < pause.due_s:
-            self._lifecycle.log_floor(leases.view.floor_ms - self._context.now_ms())
+            self._lifecycle.claims.log_floor(leases.view.floor_ms - self._context.now_ms())
             nap(self._clock, pause.due_s - now_s)
             return False
         try:
             gives_up = pace.gives_up(pause, now_s)
-            settling_ms = self._lifecycle.claim(gives_up=gives_up).settling_ms
+            settling_ms = self._lifecycle.claims.claim(gives_up=gives_up).settling_ms
         except (errors.PoolExhausted, errors.StoreUnavailable) as error:
             failed_s = self._clock.monotonic()
             if pace.begins_wait(pause, error, failed_s):
@@ -104,11 +104,11 @@ class ClaimWait:
             raise self._skewed(-int(ms), limit_ms)
         if self._leases.view.floor_ms > self._context.now_ms():
             # else another process had reserved these times
-            self._lifecycle.log_floor(ms)
+            self._lifecycle.claims.log_floor(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
         is_old = not self._pace.just_renewed(self._leases.view.renewed_ago_s)
         if self._leases.held is not None and not self._clock.background and is_old:
-            self._lifecycle.renew_in_need()
+            self._lifecycle.renewals.renew_in_need()
         nap(self._clock, ms / 1000)
 
     def end(self) -> None:
@@ -169,7 +169,7 @@ class SlowPath:
                 elif isinstance(decision, RenewLease):
                     self._ask_for_time()
                 elif isinstance(decision, ClaimAnother):
-                    self._lifecycle.replace(decision.behind_ms)
+                    self._lifecycle.claims.replace(decision.behind_ms)
                 elif isinstance(decision, RaiseClockBack):
                     self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
                     raise errors.ClockMovedBack(decision.behind_ms, self._context.rules.policy)
@@ -177,7 +177,7 @@ class SlowPath:
                     claim_wait = claim_wait or ClaimWait(self._context, self._leases, self._lifecycle)
                     if not isinstance(decision, NotOpen):
                         self._ask_for_lease(claim_wait)
-                    elif not (self._lifecycle.is_in_need and self._lifecycle.open_outage_lane()):
+                    elif not (self._lifecycle.renewals.is_in_need and self._lifecycle.renewals.open_outage_lane()):
                         claim_wait.wait_for_opening(decision.ms)
                         frozen_check = frozen_check or FrozenClockCheck(self.clock)
                         self.check_clock(frozen_check, Wait(decision.ms, clock_back=False))
@@ -221,18 +221,18 @@ class SlowPath:
         """Ask for a worker id, or wait a little; meanwhile go on in an outage lane, if there is one."""
         lifecycle = self._lifecycle
         # without a heartbeat, this call has to claim
-        if lifecycle.beats and lifecycle.open_outage_lane():
+        if lifecycle.thread.runs and lifecycle.renewals.open_outage_lane():
             return
         try:
             claimed = claim_wait.ask_if_due()
         except errors.SnowredisError:
-            if not lifecycle.open_outage_lane():
+            if not lifecycle.renewals.open_outage_lane():
                 raise
             return
         if claimed:
-            lifecycle.start_heartbeat()
+            lifecycle.thread.start()
         else:
-            lifecycle.open_outage_lane()
+            lifecycle.renewals.open_outage_lane()
 
     def _ask_for_time(self) -> None:
         """Renew, since the next tick is past the reservation; if that was done just now, wait for the clock."""
@@ -240,17 +240,17 @@ class SlowPath:
         if held is None:
             return
         if not self._lifecycle.pace.just_renewed(self._leases.view.renewed_ago_s):
-            self._lifecycle.renew_in_need()
+            self._lifecycle.renewals.renew_in_need()
             return
         config = self._context.config
         if config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
-            if self._lifecycle.has_opened and self._lifecycle.open_outage_lane():
+            if self._lifecycle.renewals.has_opened and self._lifecycle.renewals.open_outage_lane():
                 return
             offset_ms, limit_ms = self._leases.view.offset_ms, config.ttl_ms + config.max_clock_lead_ms
             if offset_ms >= limit_ms:
                 raise errors.ClockSkewed(offset_ms, limit_ms)
             # the reply was longer under way than its reservation lasts; or that is short, since this clock is ahead
-            self._lifecycle.renew_in_need()
+            self._lifecycle.renewals.renew_in_need()
             held = self._leases.held
             if held is not None and config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
                 reason = "replies of Redis come after the end of what they reserve. Look at its load and the network"

@@ -191,7 +191,7 @@ class Worker:
                 if GUARD._page is not None:
                     GUARD._page[0] = 1
                 GUARD._pid = os.getpid()
-                ids._lifecycle._heartbeat = None
+                ids._lifecycle.thread.heartbeat = None
         if clone:
             self._become_child(kind, ending, life_s)
         ids.resume()

@@ -33,8 +33,8 @@ class WrongSlot(SimSlot):
         """Return what it makes of *held*; *fresh*: of a claim, not of a renewal."""
         raise NotImplementedError
 
-    def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
-        return super().hold(held if stats is None else self.wrong(held, fresh=fresh), stats, fresh=fresh)
+    def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
+        return super().hold(held if held.pending_renewal_id else self.wrong(held, fresh=fresh), stats, fresh=fresh)
 
     def ticks(self, *times_ms: int) -> tuple[int, ...]:
         assert self.process is not None

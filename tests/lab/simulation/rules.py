@@ -17,7 +17,9 @@ from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.lease.values import Claimed, HeldLease
 from snowredis.snowflake.lease.view import PoolView
 from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
+from snowredis.snowflake.upkeep.claiming import Claims
 from snowredis.snowflake.upkeep.lifecycle import LeaseLifecycle
+from snowredis.snowflake.upkeep.renewing import Renewals
 from tests.lab.simulation.machines import Machines, Page
 from tests.lab.simulation.process import Process
 from tests.lab.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot, SimStore
@@ -39,7 +41,7 @@ class HostPidKeeper(SimKeeper):
 class EndlessSlot(SimSlot):
     """A lease without an end: the holder goes on until it is told that it lost it."""
 
-    def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
+    def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
         kept = super().hold(held, stats, fresh=fresh)
         self.latest = held._replace(lease=held.lease._replace(until=1 << 40))
         return kept
@@ -66,7 +68,7 @@ class UnsealedLifecycle(LeaseLifecycle):
     def release(self) -> None:
         held = self._leases.held
         if held is not None:
-            self._leases.release(held, self._allocator.opened(held), self.stats())
+            self._leases.release(held, self._allocator.opened(held), self.renewals.stats())
 
     def _make_void(self) -> None:
         self._leases.slot.make_void()
@@ -151,10 +153,10 @@ class TrustingKeeper(SimKeeper):
     view_class = TrustingView
 
 
-class RepliedLifecycle(LeaseLifecycle):
+class RepliedRenewals(Renewals):
     """Any reply of Redis closes the outage lane."""
 
-    def _go_back(self) -> None:
+    def go_back(self) -> None:
         self._close_outage_lane()
 
 
@@ -180,7 +182,7 @@ class CopyingMachines(Machines):
         return found.inode if found else ""
 
 
-class EagerLifecycle(LeaseLifecycle):
+class EagerClaims(Claims):
     """Takes over whatever has not ended, open or not."""
 
     def _is_of_use(self, taken: HeldLease) -> bool:
@@ -196,6 +198,8 @@ class Rule:
     lease_manager: type[SimKeeper] = SimKeeper
     guard: type[SimGuard] = SimGuard
     lifecycle: type[LeaseLifecycle] = LeaseLifecycle
+    renewals: type[Renewals] = Renewals
+    claims: type[Claims] = Claims
     record: type[CrashRecord] = CrashRecord
     machines: type[Machines] = Machines
     allocator: type[IdAllocator] = IdAllocator
@@ -306,7 +310,7 @@ RULES: dict[str, Rule] = {
         (("claim", "if pool.floor - usable_from > wait_ms + horizon(0, ttl) then", "if false then"),)
     ),
     "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
-    "outage lane while Redis is behind": Rule(lifecycle=RepliedLifecycle),
+    "outage lane while Redis is behind": Rule(renewals=RepliedRenewals),
     # crash records
     "crash record's text": Rule(record=OneTextRecord),
     "crash record's namespace": Rule(name=lambda name: name._replace(namespace="all")),
@@ -317,7 +321,7 @@ RULES: dict[str, Rule] = {
     "no take-over after a release": Rule(record=SilentRecord),
     "no take-over after a copy": Rule(lease_manager=BequeathingKeeper),
     "record of a copied directory": Rule(machines=CopyingMachines),
-    "a lease of use": Rule(lifecycle=EagerLifecycle),
+    "a lease of use": Rule(claims=EagerClaims),
 }
 
 
@@ -345,7 +349,10 @@ def apply(sim: Simulation, rule: Rule) -> None:
 
         def new_locks(self) -> None:
             super().new_locks()
-            self.generator._lifecycle.__class__ = rule.lifecycle
+            lifecycle = self.generator._lifecycle
+            lifecycle.__class__ = rule.lifecycle
+            lifecycle.renewals.__class__ = rule.renewals
+            lifecycle.claims.__class__ = rule.claims
             self.generator._allocator.__class__ = rule.allocator
 
     sim.network.edit = edit

@@ -107,7 +107,7 @@ class SimSlot(LeaseSlot):
 
     process: Process | None = None
 
-    def hold(self, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
+    def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
         kept = super().hold(held, stats, fresh=fresh)
         if kept and self.process is not None:
             self.process.sim.checker.believe(self.process, held)

@@ -149,7 +149,7 @@ class Steps:
 
     def open_lane(self, name: str) -> None:
         """Let the process open its outage lane, and make no id in it yet."""
-        self._stage.do(self._of(name), lambda process: process.generator._lifecycle.open_outage_lane())
+        self._stage.do(self._of(name), lambda process: process.generator._lifecycle.renewals.open_outage_lane())
 
     def sleep_in_call(self, ms: str, name: str) -> None:
         """Let the next call sleep between its reading of the last id and that of the clock, of either fast path."""
@@ -316,7 +316,7 @@ class Steps:
         process = self._of(name)
         held, record = process.lease_manager.held, process.lease_manager.slot.record
         assert held is not None
-        text = held.credentials(process.generator._lifecycle.stats())
+        text = held.credentials(process.generator._lifecycle.renewals.stats())
         with mock.patch.object(crash_record, "GUARD", _KilledAt(process, 2)):
             self._stage.do(process, lambda _: record.write(text))
         assert not process.alive

@@ -266,7 +266,7 @@ def test_a_kill_between_any_two_steps_of_a_writing_leaves_a_valid_record() -> No
     writings: list[tuple[Callable[[CrashRecord], object], list[Credentials | None]]] = [
         (lambda record: record.write(claim), [None, claim]),
         (lambda record: record.write(lease), [claim, lease]),
-        (lambda record: record.note_pending("cd" * 16), [lease, pending]),
+        (lambda record: record.write(pending), [lease, pending]),
         (lambda record: record.write(lease), [pending, lease]),
         (lambda record: record.note_outage_use(10**12), [lease, used]),
         (lambda record: record.note_release(None, sent=True), [used, used._replace(released=True)]),

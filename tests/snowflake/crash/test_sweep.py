@@ -365,7 +365,7 @@ def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
             return False
 
         # it would look, too
-        heartbeat = ids._lifecycle._heartbeat
+        heartbeat = ids._lifecycle.thread.heartbeat
         assert heartbeat is not None
         heartbeat.stop()
         heartbeat.join()

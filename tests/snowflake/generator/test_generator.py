@@ -709,15 +709,15 @@ def test_what_the_clock_did_under_another_lease_is_not_reported_again(clock: Man
     ids.next_id()
     clock.step(-5_000)
     ids.next_id()
-    assert ids._lifecycle.stats().clock_backs == 1
+    assert ids._lifecycle.renewals.stats().clock_backs == 1
     ids.suspend()
     ids.resume()
     ids.next_id()
-    assert ids._lifecycle.stats().clock_backs == 0
+    assert ids._lifecycle.renewals.stats().clock_backs == 0
     assert sum(ids.counts.clock_backs.values()) == 1
     clock.step(-5_000)
     ids.next_id()
-    assert ids._lifecycle.stats().clock_backs == 1
+    assert ids._lifecycle.renewals.stats().clock_backs == 1
 
 
 def test_a_with_block_claims_at_its_begin_and_leaves_nothing_if_that_fails(tmp_path: Path) -> None:
@@ -804,7 +804,7 @@ def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(
 ) -> None:
     ids, hold = pool.connect(), LeaseSlot.hold
 
-    def hold_and_close(slot: LeaseSlot, held: HeldLease, stats: WorkerStats | None, *, fresh: bool = False) -> bool:
+    def hold_and_close(slot: LeaseSlot, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
         kept = hold(slot, held, stats, fresh=fresh)
         # as in a signal handler, which cannot release it: this thread is talking to the store
         ids.close()
