@@ -120,7 +120,6 @@ class IdAllocator:
     def __init__(self, context: Context, leases: LeaseManager, sequence_start: str) -> None:
         check("sequence_start", sequence_start)
         layout = context.config.layout
-        sequences = layout.sequences
         # with worker_last, the low bits are those of the worker
         short = layout.tick_ms <= MAX_SPREAD_TICK_MS and layout.sequence_bits < 32 and not layout.worker_last
         self._spread = layout.sequences - 1 if sequence_start == "spread" and short else 0
