@@ -489,8 +489,8 @@ def play(
             time.sleep(1)
             with_ids = stage.made()
         made = [stage.ask("/id")[0] == 200 for _ in range(10)]
-        ready, body = stage.ask("/readyz")
-        status = body["pools"][POOL]["status"]
+        ready, _ = stage.ask("/readyz")
+        status = stage.ask(f"/workers?pool={POOL}")[1]["status"]
         shown = page.text("#status-headline")
         page.screenshot(output / f"{name}.png")
         texts = {one: stage.command(one, "--pool", POOL) for one in ("workers", "doctor", "events")}
