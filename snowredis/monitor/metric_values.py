@@ -202,7 +202,7 @@ class SegmentTotals(TotalsTracker):
     def read(self, member: Any) -> tuple[str, Samples] | None:
         """Return the tag of *member* and its metrics; None if it is no segment generator."""
         status = getattr(member, "status", None)
-        if status is None or not hasattr(status, "used_up_in_s"):
+        if status is None or not hasattr(status, "remaining"):
             return None
         # a closed one has counters only
         known = (metric for metric in SEGMENTS if metric.kind == "counter" or not member.closed)

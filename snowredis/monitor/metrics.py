@@ -123,10 +123,8 @@ SEGMENTS = _metrics("snowredis_segment_", ("tag",), (
     ("closed_total", "{reply}", "counts.closed", "replies that the tag is closed"),
     ("left", "{number}", "left", "numbers at hand, prefetched ones included", {"merged": "livesum"}),
     ("step", "{number}", "step", "numbers of the newest segment", {"merged": "livemax"}),
-    ("tag_rate", "{number}/s", "tag_rate", "numbers a second that Redis hands out to all processes",
-     {"merged": "livemostrecent"}),
-    ("used_up_seconds", "s", "used_up_in_s",
-     "time until the range is used up at that rate; absent if that is never, or not known", {"merged": "livemin"}),
+    ("remaining", "{number}", "remaining", "numbers that Redis can hand out still; absent if that is not known",
+     {"merged": "livemin"}),
 ))
 # every pool has these, even one that cannot be read
 READING = _metrics("snowredis_pool_", ("pool",), (

@@ -11,20 +11,16 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
 from snowredis.errors import StoreUnavailable
 from snowredis.process.clock import MAX_SLEEP_S, Clock
-from snowredis.process.coroutines import wait_for
 from snowredis.process.threads import start_thread
 
 # the next segment is fetched when this part of one is used up: a process that needs few numbers fetches one only
 HEAD = 10
 # between two attempts while Redis does not hand out segments: the first, and the longest
 RETRY_S, MAX_RETRY_S = 0.05, 1.0
-# a coroutine looks again after this time: its loop has one timer for each that waits
-MAX_ASYNC_WAIT_S = 1.0
 
 
 class Waiter:
@@ -41,22 +37,6 @@ class Waiter:
     def notify(self) -> None:
         """End the wait. Called once."""
         self._lock.release()
-
-
-class AsyncWaiter:
-    """One wait of one coroutine."""
-
-    def __init__(self) -> None:
-        self._notified: Future[None] = Future()
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for notify(), or for *seconds*. Does not block the event loop."""
-        await wait_for(self._notified, seconds)
-
-    def notify(self) -> None:
-        """End the wait. Called once, in any thread."""
-        with contextlib.suppress(InvalidStateError):
-            self._notified.set_result(None)
 
 
 class Threads:
@@ -116,30 +96,18 @@ class Buffer:
 
         Raises StoreUnavailable in the thread itself, where a finalizer may ask for a number.
         """
-        waiter = self._threads.new_waiter()
-        try:
-            if self._begin_wait(waiter, wanted):
-                waiter.wait(min(seconds, MAX_SLEEP_S))
-        finally:
-            self._waiters.pop(waiter, None)
-
-    async def wait_async(self, seconds: float, wanted: int) -> None:
-        """Wait as wait(), without blocking the event loop; MAX_ASYNC_WAIT_S or *seconds* at most."""
-        waiter = AsyncWaiter()
-        try:
-            if self._begin_wait(waiter, wanted):
-                await waiter.wait(min(seconds, MAX_ASYNC_WAIT_S))
-        finally:
-            self._waiters.pop(waiter, None)
-
-    def _begin_wait(self, waiter: Any, wanted: int) -> bool:
         if self._threads.ident() == self._thread_ident:
             raise StoreUnavailable(
                 "", "a finalizer asked for a number in the thread that fetches segments; make numbers elsewhere"
             )
-        self._waiters[waiter] = wanted
-        self._start()
-        return not self.ready and not self.is_void
+        waiter = self._threads.new_waiter()
+        try:
+            self._waiters[waiter] = wanted
+            self._start()
+            if not self.ready and not self.is_void:
+                waiter.wait(min(seconds, MAX_SLEEP_S))
+        finally:
+            self._waiters.pop(waiter, None)
 
     def end_waits(self) -> None:
         """Let all callers that wait look again."""

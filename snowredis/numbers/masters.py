@@ -20,8 +20,6 @@ SHRINK = 2
 LASTS_S = 900.0
 # a server that handed out nothing is not asked again for this time, if another one does
 AWAY_S = 10.0
-# a rate is known after this time
-LEAST_MS = 1_000
 
 
 class Steps:
@@ -89,22 +87,13 @@ class Master:
     Attributes:
         seen: the next number after the highest that is known to be handed out.
         away_until_s: until when others are asked before it.
-        since, view: the first reply, and the newest one; None without one.
+        granted: the newest numbers that it handed out to this process; None without any.
     """
 
     def __init__(self, store: Any) -> None:
         self.store = store
         self.seen, self.away_until_s = 0, 0.0
-        self.since: GrantedNumbers | None = None
-        self.view: GrantedNumbers | None = None
-
-    @property
-    def rate(self) -> float | None:
-        """Numbers a second that the tag hands out on this server; None if that is not known yet."""
-        if self.since is None or self.view is None or self.view.redis_ms - self.since.redis_ms < LEAST_MS:
-            return None
-        handed_out = (self.view.next - self.since.next) // self.view.stride
-        return handed_out / (self.view.redis_ms - self.since.redis_ms) * 1000
+        self.granted: GrantedNumbers | None = None
 
     def take(self, size: int) -> GrantedNumbers:
         """Return *size* numbers, or as many as are left.
@@ -115,8 +104,7 @@ class Master:
         self.seen = max(self.seen, reply.next)
         match reply:
             case GrantedNumbers():
-                self.view = reply
-                self.since = self.since or reply
+                self.granted = reply
                 return reply
             case Shut():
                 raise NumbersClosed(self.store.tag, reply.reason, reply.next)
@@ -166,7 +154,7 @@ class Masters:
 
     def _refuse_same_numbers(self, master: Master, granted: GrantedNumbers) -> None:
         """Raise ConfigError if another server may hand out the numbers that *master* has *granted*."""
-        others = [other.view for other in self.all if other is not master and other.view is not None]
+        others = [other.granted for other in self.all if other is not master and other.granted is not None]
         stride = granted.stride
         same = any((granted.first - other.first) % min(stride, other.stride) == 0 for other in others)
         if same or stride < len(self.all):

@@ -7,9 +7,9 @@ import itertools
 import operator
 import threading
 from array import array
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from snowredis.core.description import IdDescription
 from snowredis.core.values import MAX_BATCH, as_int64, check_count
@@ -26,9 +26,6 @@ from snowredis.settings import check_settings, required_url
 
 WAIT_S = 10.0
 
-# A generator function that takes numbers. Where it has to wait, it yields for what, for how many s at most, and how
-# many numbers are wanted.
-Waits: TypeAlias = Generator[tuple[Buffer, float, int], None, None]
 # the numbers that are left of a part of a segment, and the fork guard's ``is_reset``: read by next_id()
 Block: TypeAlias = tuple[Iterator[int], Any]
 
@@ -42,9 +39,7 @@ class SegmentStatus:
         made: about how many numbers this generator made in this process.
         left: about how many numbers it has at hand, prefetched ones included.
         step: how many numbers the newest segment has.
-        tag_rate: numbers a second that Redis hands out to all processes; None if that is not known yet.
         remaining: how many numbers of the tag are not handed out; None if that is not known.
-        used_up_in_s: when they are used up at that rate, s; None if it is not known, or never.
         counts: the counters.
     """
 
@@ -52,9 +47,7 @@ class SegmentStatus:
     made: int
     left: int
     step: int
-    tag_rate: float | None
     remaining: int | None
-    used_up_in_s: float | None
     counts: SegmentCounts
 
 
@@ -131,19 +124,13 @@ class SegmentGenerator(GeneratorBase[int]):
     def status(self) -> SegmentStatus:
         """Return what this generator has and knows at the moment. Does not block."""
         left = operator.length_hint(self._block[0])
-        views = [master.view for master in self._masters.all]
-        known = [view.left for view in views if view is not None]
-        rates = [master.rate for master in self._masters.all if master.rate is not None]
-        rate = sum(rates) if rates else None
-        remaining = sum(known) if len(known) == len(views) else None
+        known = [master.granted.left for master in self._masters.all if master.granted is not None]
         return SegmentStatus(
             tag=self.tag,
             made=self._published - left,
             left=left + sum(map(len, list(self._buffer.ready))),
             step=self._steps.size,
-            tag_rate=rate,
-            remaining=remaining,
-            used_up_in_s=remaining / rate if remaining is not None and rate else None,
+            remaining=sum(known) if len(known) == len(self._stores) else None,
             counts=self._counts,
         )
 
@@ -202,69 +189,45 @@ class SegmentGenerator(GeneratorBase[int]):
             As next_id(); some of the numbers are in the buffer then.
         """
         view = as_int64(buffer)
-        self._guard.in_one_process(lambda: self._fill(view))
+        for at in range(0, len(view), MAX_BATCH):
+            part = view[at : at + MAX_BATCH]
+            part[:] = memoryview(array("q", self.next_ids(len(part))))
 
     async def anext_id(self) -> int:
-        """Make one number. Async version of next_id(): does not block the event loop."""
-        return (await self.anext_ids(1))[0]
+        """Make one number. Async version of next_id(): does not block the event loop.
 
-    async def anext_ids(self, count: int) -> list[int]:
-        """Make *count* numbers at once. Async version of next_ids(): does not block the event loop.
-
-        If it is canceled, its numbers are used by others.
+        A call that is canceled while it waits may leave a gap.
         """
-        count = check_count(count)
-        while True:
-            generation, batch = self._guard.generation, list[int]()
-            await self._run_async(self._fill_up(batch, count))
-            # after a fork in between, some of the numbers are the parent's
-            if self._guard.is_still(generation):
-                return batch
+        taken = self._take_now(1)
+        return taken[0] if taken else await super().anext_id()
 
     def _next_slow(self) -> int:
         return self._guard.in_one_process(lambda: self._batch(1)[0])
 
-    def _batch(self, count: int) -> list[int]:
-        batch: list[int] = []
-        self._run(self._fill_up(batch, count))
-        return batch
-
-    def _fill(self, view: memoryview) -> None:
-        filled = 0
-        while filled < len(view):
-            # one call of C, as list() for a batch
-            part = self._take_now(min(len(view) - filled, MAX_BATCH), lambda numbers: array("q", numbers))
-            if not part:
-                self._run(self._waits(len(view) - filled))
-            view[filled : filled + len(part)] = memoryview(array("q", part))
-            filled += len(part)
-
-    def _take_now(self, count: int, collect: Callable[[Iterator[int]], Sequence[int]] = list) -> Sequence[int]:
+    def _take_now(self, count: int) -> list[int]:
         """Take up to *count* numbers that are here."""
         with self._taking if FREE_THREADED else contextlib.nullcontext():
             numbers, is_reset = self._block
-            return collect(itertools.islice(numbers, count)) if is_reset else ()
+            return list(itertools.islice(numbers, count)) if is_reset else []
 
-    def _fill_up(self, batch: list[int], count: int) -> Waits:
-        """Add numbers to the empty *batch*. If that fails, others use all of them."""
-        buffer = self._buffer
+    def _batch(self, count: int) -> list[int]:
+        """Return *count* numbers. If that fails, others use those that were taken."""
+        batch, buffer = list[int](), self._buffer
         try:
             while len(batch) < count:
                 part = self._take_now(count - len(batch))
                 if not part:
-                    yield from self._waits(count - len(batch))
+                    self._wait(count - len(batch))
                 batch += part
         except BaseException:
             if batch and buffer is self._buffer and self._guard.is_reset:
                 self._published -= len(batch)
-                buffer.ready.appendleft(batch[:])
+                buffer.ready.appendleft(batch)
             raise
+        return batch
 
-    def _waits(self, wanted: int) -> Waits:
-        """Yield each wait until there are numbers to take: others may take them first. Raises as next_id().
-
-        _run() and _run_async() wait: this is the same for threads and for coroutines.
-        """
+    def _wait(self, wanted: int) -> None:
+        """Wait until there are numbers to take: others may take them first. Raises as next_id()."""
         if self._advance():
             return
         started_s = self._clock.monotonic()
@@ -281,21 +244,9 @@ class SegmentGenerator(GeneratorBase[int]):
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)
                 raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")
-            yield buffer, left_s, wanted
+            buffer.wait(left_s, wanted)
         waited_s = self._clock.monotonic() - started_s
         self._counts.longest_wait_s = max(self._counts.longest_wait_s, waited_s)
-
-    @staticmethod
-    def _run(waits: Waits) -> None:
-        with contextlib.closing(waits):
-            for buffer, seconds, wanted in waits:
-                buffer.wait(seconds, wanted)
-
-    @staticmethod
-    async def _run_async(waits: Waits) -> None:
-        with contextlib.closing(waits):
-            for buffer, seconds, wanted in waits:
-                await buffer.wait_async(seconds, wanted)
 
     def _advance(self) -> bool:
         """Publish the next part that is here, if the current one is used up. Returns False if there is none."""
@@ -369,14 +320,6 @@ class SegmentGenerator(GeneratorBase[int]):
         self._drop_all().end_waits()
         for store in self._stores:
             store.close()
-
-    async def aclose(self) -> None:
-        """Stop making numbers. Async version of close()."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        await self._run_async(self._waits(1))
-        return self
 
     def _after_fork(self) -> None:
         """In a forked child: forget the parent's segments; the first number fetches one of its own."""

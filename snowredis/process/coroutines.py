@@ -166,22 +166,6 @@ async def _result_in_trio(trio: Any, future: Future[T], cancels: bool) -> T:
     return future.result()
 
 
-async def wait_for(future: Future[Any], seconds: float) -> None:
-    """Wait until *future* is done, or for *seconds*; cancel it then, or if this is canceled."""
-    trio = _trio()
-    if trio is not None:
-        with trio.move_on_after(seconds):
-            await _result_in_trio(trio, future, cancels=True)
-        return
-    import asyncio
-
-    wrapped = asyncio.wrap_future(future)
-    try:
-        await asyncio.wait([wrapped], timeout=seconds)
-    finally:
-        wrapped.cancel()
-
-
 async def sleep(seconds: float) -> None:
     """Sleep without blocking the event loop that runs this coroutine."""
     trio = _trio()

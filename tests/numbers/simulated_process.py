@@ -156,7 +156,7 @@ class SegmentProcess(SimulatedProcess):
         mine._buffer.ready = deque(theirs._buffer.ready)
         mine._buffer._is_ahead = theirs._buffer._is_ahead
         for master, original in zip(mine._masters.all, theirs._masters.all, strict=True):
-            master.seen, master.since, master.view = original.seen, original.since, original.view
+            master.seen, master.granted = original.seen, original.granted
         mine._suspended = theirs._suspended
 
     def random_bytes(self, count: int) -> bytes:

@@ -78,7 +78,7 @@ def test_a_batch_that_fails_leaves_its_numbers_and_changes_no_segment(server: Re
         assert info.next_number < 600
 
 
-def test_canceled_coroutines_lose_no_numbers(server: RedisServer, tag: str) -> None:
+def test_canceled_coroutines_repeat_no_number(server: RedisServer, tag: str) -> None:
     create_tag(server.url, tag)
 
     async def cancel() -> list[int]:
@@ -91,15 +91,13 @@ def test_canceled_coroutines_lose_no_numbers(server: RedisServer, tag: str) -> N
                     made.extend(await task)
                 except asyncio.CancelledError:
                     canceled.append(wait_s)
-            # what is under way ends, and is given back
-            await asyncio.sleep(0.5)
             return made + await ids.anext_ids(3000)
 
     made: list[int] = []
     canceled: list[float] = []
     everything = asyncio.run(cancel())
     assert canceled
-    assert sorted(everything) == list(range(1, len(everything) + 1))
+    assert len(everything) == len(set(everything)) >= 3000
 
 
 @pytest.mark.parametrize(("options", "count"), [({}, 1), ({"max_step": 1}, 5)])
