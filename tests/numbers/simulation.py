@@ -9,7 +9,7 @@ process had shown yet that it forgot them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from snowredis.numbers.protocol import Opened, OpenRequest
@@ -29,10 +29,6 @@ NOISE = ("loss", "delay", "duplicate", "reorder")
 LOSSES = ("wipe", "snapshot", "failover", "split", "moved", "again", "failback", "ahead", IN_PLACE)
 OTHERS = ("pause", "crash", "down", "close", "fork", "bypass", "suspended", "signal", "redis_clock", "rights")
 CLASSES = (*NOISE, *LOSSES, *OTHERS)
-
-
-# whether the person creates a tag that Redis lost, as its constants are lost, too
-CREATES = True
 
 
 class Violation(AssertionError):
@@ -88,7 +84,7 @@ class Person(TagStore):
 
     def run(self, script: Any, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:
         network = self._sim.networks[self._index]
-        reply: Sequence[str] = network.master.eval(network.edit(script.name, script.source), keys, args)
+        reply: Sequence[str] = network.master.eval(script.source, keys, args)
         return reply
 
     def open_if_closed(self) -> None:
@@ -102,7 +98,7 @@ class Person(TagStore):
         truth = max(first + step * self._was_created, self._sim.checker.tops[self._index])
         # a number that this server hands out
         truth += (first - truth) % step
-        if not tag or (tag["stride"] == "0" and CREATES):
+        if not tag or tag["stride"] == "0":
             reply = self.send(OpenRequest("create", from_number=truth, stride=step))
             self._was_created = self._was_created or isinstance(reply, Opened)
         else:
@@ -115,7 +111,6 @@ class SegmentSimulation(Schedule[SegmentProcess]):
     Args:
         seed: decides everything.
         classes: of faults; by default the seed draws some.
-        edit: changes a script's text: (name, source) -> source.
     """
 
     def __init__(
@@ -123,7 +118,6 @@ class SegmentSimulation(Schedule[SegmentProcess]):
         seed: int,
         classes: Sequence[str] | None = None,
         *,
-        edit: Callable[[str, str], str] = lambda name, source: source,
         traced: bool = False,
     ) -> None:
         super().__init__(seed, traced=traced)
@@ -144,7 +138,6 @@ class SegmentSimulation(Schedule[SegmentProcess]):
             server = TagRedis(self, index, f"redis{index}")
             server.history = []
             network = self.networks[index] = Network(self.world, [server], self.fired)
-            network.edit = edit
             network.answered = lambda server, name, reply, index=index: self.checker.answered(index, reply)  # type: ignore[misc]
         self.persons = [Person(self, index) for index in range(len(self.networks))]
 

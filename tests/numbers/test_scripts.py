@@ -1,4 +1,4 @@
-"""Rules of the scripts of numbers that a play on one Redis in memory shows, step by step; the others are in rules.py.
+"""Rules of the scripts of numbers, each shown by a play on one Redis in memory; those of processes are in rules.py.
 
 Each play hands out numbers. With the library's scripts no number comes twice, and without the rule one does.
 """
@@ -13,7 +13,7 @@ import pytest
 
 from snowredis.errors import ConfigError
 from snowredis.numbers.formats import Calendar, Period
-from snowredis.numbers.protocol import GrantedNumbers, OpenRequest, Shut, TakeRequest
+from snowredis.numbers.protocol import GrantedNumbers, Opened, OpenRequest, SettlingTag, Shut, TakeRequest
 from snowredis.numbers.stores import TagStore
 from tests.lab.simulation.redis_model import RedisModel
 from tests.lab.simulation.world import World
@@ -240,6 +240,21 @@ def format_after_a_loss(stage: Stage) -> None:
         stage.dated("take", written=f"{label}-#")
 
 
+def two_failovers(stage: Stage) -> None:
+    """A person opens a period when the slack of a first failover is over, right after a second one."""
+    stage.dated("create")
+    stage.server.restart(stage.server.copy_data())
+    stage.dated("take")
+    stage.pass_ms(SLACK_MS + SETTLE_MS)
+    deposed = stage.server.copy_data(), stage.server.run_id, stage.server.replid
+    stage.server.restart(stage.server.copy_data())
+    for _ in range(2):
+        stage.dated("take")
+        stage.dated("open", 1)
+        stage.dated("take")
+        stage.server.data, stage.server.run_id, stage.server.replid = deposed
+
+
 class Rule(NamedTuple):
     """A play, and the text of a script that it needs, with what stands there without the rule."""
 
@@ -280,6 +295,11 @@ RULES: Mapping[str, Rule] = {
     "a period is opened when no deposed master hands out its numbers": Rule(
         word, "if wait_ms() > 0 then return done('settling'", "if false then return done('settling'"
     ),
+    "the slack counts from the newest failover": Rule(
+        two_failovers,
+        "put('closed_at', fmt(now))\n  end\n  if not known",
+        "if v[11] == '0' or v[15] == v[13] then put('closed_at', fmt(now)) end\n  end\n  if not known",
+    ),
     "a period is opened after one loss": Rule(second_loss, "now, losses + 1, lost, false", "now, losses, lost, false"),
     "texts of another format are refused after a loss": Rule(
         format_after_a_loss, "if lost or closed_until > 0 then", "if false then"
@@ -305,3 +325,16 @@ def test_no_number_comes_twice_and_without_the_rule_one_does(name: str) -> None:
         rule.play(stage)
     assert any(edited)
     assert len(set(stage.handed)) < len(stage.handed)
+
+
+@pytest.mark.parametrize(("edited", "reply"), [("", Opened), ("if closed_at > now then", SettlingTag)])
+def test_a_tag_that_was_closed_while_the_clock_was_ahead_opens_when_it_is_right(edited: str, reply: type) -> None:
+    stage = Stage(lambda source: source.replace(edited, "if false then") if edited else source)
+    stage.say("create")
+    stage.pass_ms(10 * HOUR_MS)
+    stage.server.restart(stage.server.copy_data())
+    assert isinstance(stage.take(), Shut)
+    stage.pass_ms(-10 * HOUR_MS)
+    stage.take()
+    stage.pass_ms(SLACK_MS)
+    assert isinstance(stage.say("open", 2), reply)
