@@ -82,21 +82,6 @@ def test_an_open_tag_is_moved_on_but_never_back(store: Any) -> None:
     assert taken(store) == [100]
 
 
-def test_memory_that_was_rolled_back_is_noticed_when_a_process_shows_more(store: Any, server: RedisServer) -> None:
-    key, redis = tag_keys(store.tag)[0], server.client()
-    created(store)
-    before: Any = redis.hgetall(key)
-    taken(store, 10)
-    redis.delete(key)
-    redis.hset(key, mapping=before)
-    assert taken(store, 4) == [1, 2, 3, 4]
-    reply = taken(store, seen=11)
-    assert (reply.reason, reply.next) == (ClosedReason.ROLLED_BACK, 11)
-    assert isinstance(taken(store), replies.Shut)
-    assert opened(store, 3).next == 11
-    assert taken(store) == [11]
-
-
 @pytest.mark.parametrize("durability", ["detect", "assured"])
 def test_a_restart_closes_the_tag_unless_it_is_assured(own_server: RedisServer, tag: str, durability: str) -> None:
     store = created(RedisTag(own_server.url, tag), durability=durability)

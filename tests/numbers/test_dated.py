@@ -175,14 +175,6 @@ def test_numbers_of_a_request_that_began_long_ago_are_not_used(stage: Stage, mon
     assert ids.next_id() == "20261122-000002"
 
 
-def test_assured_writes_survive_a_restart(stage: Stage) -> None:
-    ids = stage.generator(durability="assured")
-    ids.next_id()
-    stage.server.save()
-    stage.restart()
-    assert ids.next_id() == "20261122-000002"
-
-
 def test_all_processes_of_a_tag_have_the_same_period_and_zone(stage: Stage) -> None:
     stage.generator().next_id()
     other = DatedGenerator("orders", stage.server.url, zone="Asia/Tokyo")

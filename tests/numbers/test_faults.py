@@ -23,7 +23,6 @@ from snowredis.numbers import (
 )
 from snowredis.numbers.segments import open_generator
 from snowredis.numbers.stores import tag_keys
-from tests.numbers.conftest import Stage
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -36,21 +35,6 @@ def test_another_replication_id_of_the_same_process_is_named_as_the_reason(own_s
         reason = "a replica was connected or Redis was promoted, so that Redis has another replication id"
         with pytest.raises(NumbersClosed, match=reason):
             ids.next_id()
-
-
-def test_a_tag_that_was_closed_while_redis_clock_was_ahead_can_be_opened(stage: Stage, tag: str) -> None:
-    url = stage.server.url
-    create_tag(url, tag, failover_slack=1)
-    stage.server.save()
-    stage.restart()
-    # as before it is set at a boot
-    stage.set("2026-11-22T20:00")
-    with open_generator(url, tag=tag) as ids, pytest.raises(NumbersClosed):
-        ids.next_id()
-    stage.set("2026-11-22T12:00")
-    assert open_tag(url, tag, 500) == 500
-    with open_generator(url, tag=tag) as ids:
-        assert ids.next_id() == 500
 
 
 # --- batches and single numbers -----------------------------------------------------------------------

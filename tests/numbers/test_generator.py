@@ -20,7 +20,6 @@ from snowredis.numbers import (
     NumbersExhausted,
     SegmentGenerator,
     create_tag,
-    delete_tag,
     open_tag,
 )
 from snowredis.numbers.masters import Steps
@@ -214,26 +213,6 @@ def test_servers_that_hand_out_the_same_numbers_are_refused(
         pytest.raises(ConfigError, match=r"the 2 servers of the tag .* hand out the same numbers"),
     ):
         assert [ids.next_id() for _ in range(3)] == []
-
-
-def test_a_server_that_lost_its_tag_hands_out_nothing_until_it_is_created_again(
-    server: RedisServer, own_server: RedisServer
-) -> None:
-    tag = next(_tags)
-    urls = shared(tag, server, own_server)
-    used = numbers_of(urls, tag, 40)
-    delete_tag(urls[1], tag)
-    used += numbers_of(urls, tag, 40)
-    assert {number % 2 for number in used[-40:]} == {1}
-    create_tag(urls[1], tag, start=1002, stride=2)
-    used += numbers_of(urls, tag, 40)
-    assert len(set(used)) == len(used)
-    assert max(used) >= 1002
-
-
-def numbers_of(url: Any, tag: str, count: int) -> list[int]:
-    with open_generator(url, tag=tag, step=3, max_step=3) as ids:
-        return [ids.next_id() for _ in range(count)]
 
 
 def test_the_kind_is_one_of_generator(server: RedisServer) -> None:
