@@ -151,13 +151,3 @@ class Buffer:
         self._retry_s, self._retry_at_s, self._is_ahead, self.error = 0.0, 0.0, False, None
         first = -(-len(numbers) // HEAD)
         self.ready.extend(part for part in (numbers[:first], numbers[first:]) if part)
-
-
-def copy_of(error: Exception) -> Exception:
-    """Return a copy of *error* that can be raised in several threads; itself, if that is not possible."""
-    try:
-        copy = type(error)(*error.args)
-    except Exception:  # noqa: BLE001 - an error of the application, of any kind
-        return error
-    copy.__cause__ = error.__cause__
-    return copy

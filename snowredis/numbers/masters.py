@@ -65,14 +65,12 @@ class SegmentCounts:
     Attributes:
         segments: segments that were fetched.
         waits: times that a caller waited for a segment, the first one included.
-        longest_wait_s: the longest of these waits, s.
         failures: requests that failed.
         closed: replies that the tag is closed.
     """
 
     segments: int = 0
     waits: int = 0
-    longest_wait_s: float = 0.0
     failures: int = 0
     closed: int = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import operator
 import threading
@@ -15,7 +16,7 @@ from snowredis.core.description import IdDescription
 from snowredis.core.values import MAX_BATCH, as_int64, check_count
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
 from snowredis.kinds.base import GeneratorBase, IdKind
-from snowredis.numbers.buffer import Buffer, Threads, copy_of
+from snowredis.numbers.buffer import Buffer, Threads
 from snowredis.numbers.masters import Masters, SegmentCounts, Steps
 from snowredis.numbers.protocol import MAX_NUMBER
 from snowredis.numbers.settings import SEGMENT_SETTINGS, servers_of
@@ -66,6 +67,10 @@ class SegmentGenerator(GeneratorBase[int]):
         steps: sizes of its segments; with 1 as the most, each one is fetched when a caller waits for it.
         wait_s: how long a caller waits for a segment.
         clock, guard, threads: replaced in tests.
+
+    Attributes:
+        tag: the tag's name.
+        counts: its counters.
     """
 
     def __init__(
@@ -80,13 +85,14 @@ class SegmentGenerator(GeneratorBase[int]):
     ) -> None:
         self._block: Block = (iter(()), b"")
         self._stores, self._steps, self._wait_s = tuple(stores), steps, wait_s
+        self.tag = str(stores[0].tag)
         self._clock, self._guard, self._threads = clock, guard, threads or Threads()
         self._is_ahead = steps.max_step > 1
         self._closed = self._suspended = False
-        self._counts = SegmentCounts()
+        self.counts = SegmentCounts()
         # numbers of all parts that were published, without those that were dropped
         self._published = 0
-        self._masters = Masters(self._stores, steps, self._counts, clock)
+        self._masters = Masters(self._stores, steps, self.counts, clock)
         self._new_locks()
         self._buffer = self._new_buffer()
         guard.reset_in_child(self)
@@ -101,11 +107,6 @@ class SegmentGenerator(GeneratorBase[int]):
     # --- state -------------------------------------------------------------------------------------
 
     @property
-    def tag(self) -> str:
-        """The tag's name."""
-        return str(self._stores[0].tag)
-
-    @property
     def description(self) -> IdDescription:
         """Return the description of its numbers."""
         return DESCRIPTION
@@ -114,11 +115,6 @@ class SegmentGenerator(GeneratorBase[int]):
     def closed(self) -> bool:
         """True after close()."""
         return self._closed
-
-    @property
-    def counts(self) -> SegmentCounts:
-        """Counters of this generator."""
-        return self._counts
 
     @property
     def status(self) -> SegmentStatus:
@@ -131,7 +127,7 @@ class SegmentGenerator(GeneratorBase[int]):
             left=left + sum(map(len, list(self._buffer.ready))),
             step=self._steps.size,
             remaining=sum(known) if len(known) == len(self._stores) else None,
-            counts=self._counts,
+            counts=self.counts,
         )
 
     # --- numbers -----------------------------------------------------------------------------------
@@ -231,7 +227,7 @@ class SegmentGenerator(GeneratorBase[int]):
         if self._advance():
             return
         started_s = self._clock.monotonic()
-        self._counts.waits += 1
+        self.counts.waits += 1
         buffer, failures = self._buffer, self._buffer.failures
         while not self._advance():
             if buffer is not self._buffer:
@@ -240,13 +236,11 @@ class SegmentGenerator(GeneratorBase[int]):
             left_s = self._wait_s - (self._clock.monotonic() - started_s)
             error = buffer.error
             if error is not None and (left_s <= 0 or buffer.failures > failures):
-                raise copy_of(error)
+                raise copy.copy(error) from error.__cause__
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)
                 raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")
             buffer.wait(left_s, wanted)
-        waited_s = self._clock.monotonic() - started_s
-        self._counts.longest_wait_s = max(self._counts.longest_wait_s, waited_s)
 
     def _advance(self) -> bool:
         """Publish the next part that is here, if the current one is used up. Returns False if there is none."""
@@ -329,7 +323,7 @@ class SegmentGenerator(GeneratorBase[int]):
             store.after_fork()
         self._steps.begin()
         # the parent counts what it made, and still has
-        self._counts.clear()
+        self.counts.clear()
         self._published = 0
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -337,10 +331,6 @@ class SegmentGenerator(GeneratorBase[int]):
             "a segment generator cannot be pickled or copied: two copies would make the same numbers. "
             "Make one in each process."
         )
-
-    def __repr__(self) -> str:
-        state = " closed" if self._closed else " suspended" if self._suspended else ""
-        return f"<snowredis.SegmentGenerator tag={self.tag!r}{state}>"
 
 
 DESCRIPTION = IdDescription(
