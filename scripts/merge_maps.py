@@ -13,6 +13,7 @@ what the draft says of the ids of the map, and how many rows are wrong after the
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import re
 import subprocess
@@ -35,7 +36,7 @@ from tests.support.databases import SERVERS
 from tests.support.statements import execute
 
 MOVED = ("id", "of", "flake", "top")
-IGNORE = {"mariadb": "INSERT IGNORE INTO", "sqlite": "INSERT OR IGNORE INTO", "postgresql": "INSERT INTO"}
+IGNORE = {"mariadb": "INSERT IGNORE INTO {}", "sqlite": "INSERT OR IGNORE INTO {}"}
 
 
 def load(server: Any, name: str, schema: bytes) -> str:
@@ -79,7 +80,9 @@ class Filler:
     def _value(self, name: str, said: TableMap, column: TableColumn, number: int, chance: random.Random) -> Any:
         table = self.catalog.tables[name]
         for key in table.foreign_keys:
-            if column.name in key.columns and key.parent != name:
+            if column.name in key.columns and key.parent == name:
+                return number
+            if column.name in key.columns:
                 values = self.parents.get((key.parent, key.parents[key.columns.index(column.name)]))
                 if values:
                     return chance.choice(values)
@@ -104,6 +107,9 @@ class Filler:
         type_ = column.type.lower()
         if labels := re.findall(r"'((?:[^']|'')*)'", column.type) if type_.startswith(("enum", "set")) else []:
             return labels[chance.randrange(len(labels))]
+        if column.kind == "other" and ", " in column.description:
+            # an enum of PostgreSQL
+            return chance.choice(re.sub(r"^.* (?=\S+, )", "", column.description).split(", "))
         if type_.startswith(("datetime", "timestamp")):
             return "2026-01-02 03:04:05"
         if type_.startswith("date"):
@@ -112,8 +118,12 @@ class Filler:
             return "12:00:00" if type_.startswith("time") else 2026
         if column.kind == "json":
             return "{}"
+        if column.kind == "array":
+            return "{}"
+        if type_ in ("boolean", "uuid"):
+            return "true" if type_ == "boolean" else f"{chance.getrandbits(128):032x}"
         if column.kind in ("float", "other"):
-            return chance.randint(1, 9)
+            return 2026 if type_.endswith("year") else chance.randint(1, 9)
         # a name in ten is in both databases
         owner = "" if column.name in said.texts.get("taken", {}) and number % 10 == 0 else self.side
         text = f"{owner}{'abcdefghij'[number % 10]}{number}"[: min(len(str(column.limit)), 30)]
@@ -126,9 +136,15 @@ def fill(url: str, kind: str, filler: Filler) -> None:
         for name in ordered:
             table = filler.catalog.tables[name]
             names = ", ".join(filler.catalog.quote(column.name) for column in table.written)
-            start = f"{IGNORE[kind]} {table.sql} ({names})"
-            for row in filler.rows(name):
-                session.insert(start, len(table.written), [row])
+            marks = ", ".join(["?" if kind == "sqlite" else "%s"] * len(table.written))
+            start = IGNORE.get(kind, "INSERT INTO {}").format(f"{table.sql} ({names})")
+            end = " ON CONFLICT DO NOTHING" if kind == "postgresql" else ""
+            with contextlib.closing(session.driver.cursor()) as cursor:
+                rows = filler.rows(name)
+                if kind == "postgresql":
+                    # a text is of any type
+                    rows = [tuple(None if value is None else str(value) for value in row) for row in rows]
+                cursor.executemany(f"{start} VALUES ({marks}){end}", rows)
         session.run("COMMIT")
 
 
@@ -184,12 +200,14 @@ def wrong_rows(name: str, catalog: Catalog, the_map: Map, offsets: dict[str, int
 def judge(draft: Map, the_map: Map, seconds: float) -> None:
     """Print what a draft says of the ids of a map."""
     found: Counter[str] = Counter()
+    missed = list[str]()
     for name, said in the_map.tables.items():
         for column, rule in said.rules.items() if said.rows == "copy" else ():
             guess = draft.tables[name].rule(column)
             if rule in (*MOVED, "sql"):
                 is_asked = guess == "ask" or draft.tables[name].rows == "?"
                 found["guessed" if guess in MOVED else "asked" if is_asked else "missed"] += 1
+                missed += [f"{name}.{column}"] * (guess not in MOVED and not is_asked)
             elif guess in MOVED:
                 found["wrong"] += 1
     lines = sum(1 for line in as_text(the_map, {}, ()).splitlines() if line) / len(the_map.tables)
@@ -197,6 +215,8 @@ def judge(draft: Map, the_map: Map, seconds: float) -> None:
         f"   draft: {found['guessed']} ids guessed, {found['asked']} asked, {found['missed']} missed, {found['wrong']} "
         f"wrongly guessed; {undecided(draft)} undecided; {seconds:.1f} s; the map has {lines:.1f} lines a table"
     )
+    if missed:
+        print(f"   missed: {', '.join(missed)}")
 
 
 def main() -> int:

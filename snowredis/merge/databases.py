@@ -362,18 +362,17 @@ def catalog_query(kind: str, name: str) -> sa.TextClause:
     return sa.text(queries[name])
 
 
-# seconds between two drawings on a terminal, and between two lines where lines stay
-_DRAWN_S, _WRITTEN_S = 0.1, 30.0
+# seconds between two drawings
+_DRAWN_S = 0.1
 
 
 class Progress:
-    """A context manager that removes the changing line at its end."""
+    """A changing line on a terminal; a context manager that removes it at its end."""
 
     def __init__(self) -> None:
-        self._changes = is_terminal(sys.stderr)
+        self._is_shown = is_terminal(sys.stderr)
         self._text, self._total, self._done = "", 0.0, 0.0
-        self._began_s = time.monotonic()
-        self._printed_s = self._began_s if not self._changes else 0.0
+        self._began_s = self._drawn_s = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -393,29 +392,20 @@ class Progress:
         self.show()
 
     def show(self) -> None:
-        """Print the state, unless it was printed a moment ago."""
+        """Draw the state, unless it was drawn a moment ago."""
         now_s = time.monotonic()
-        if now_s - self._printed_s < (_DRAWN_S if self._changes else _WRITTEN_S):
+        if not self._is_shown or now_s - self._drawn_s < _DRAWN_S:
             return
-        self._printed_s = now_s
-        line = printable(self._line())
-        if self._changes:
-            width = shutil.get_terminal_size().columns
-            print(f"\r\x1b[K{fitted(line, width - 1)}", end="", file=sys.stderr, flush=True)
-        else:
-            print(line, file=sys.stderr, flush=True)
-
-    def _line(self) -> str:
-        elapsed_s = time.monotonic() - self._began_s
-        if not self._total:
-            return self._text
-        text = f"{self._text} {min(self._done / self._total, 1):4.0%}"
-        if not self._done or elapsed_s <= 1:
-            return text
-        left_s = max(0.0, self._total - self._done) / self._done * elapsed_s
-        return f"{text}, about {duration(left_s * 1000)} left"
+        self._drawn_s, text, elapsed_s = now_s, self._text, now_s - self._began_s
+        if self._total:
+            text = f"{text} {min(self._done / self._total, 1):4.0%}"
+        if self._done and elapsed_s > 1:
+            left_s = max(0.0, self._total - self._done) / self._done * elapsed_s
+            text = f"{text}, about {duration(left_s * 1000)} left"
+        line = fitted(printable(text), shutil.get_terminal_size().columns - 1)
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Remove the changing line."""
-        if self._changes:
+        if self._is_shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

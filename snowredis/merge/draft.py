@@ -198,6 +198,8 @@ class Judge:
 
     def _may_differ(self, column: TableColumn, lead: Lead, *, is_named: bool) -> bool:
         """Return whether these ids are wider than the column, or perhaps the same in both databases."""
+        if lead.near > 1 and is_named:
+            return False
         its = self.catalog.tables[lead.where[0]].columns[lead.where[1]]
         return its.limit > column.limit or (lead.where[0] in self.tables.alike and not is_named)
 

@@ -44,7 +44,7 @@ _AMOUNT_NAME = re.compile(
     r"cost|points?|score|rank|rating|state|status|flags?|mask|type|kind|slot|size|zone|index|order|position|value|total|"
     r"duration|expires?|enabled|active|percent|color|version|day|month|year|hour|quantity|stack|energy|power|wins?|"
     r"games?|kills?|deaths?|honou?r|race|class|mmr)_?\d*$|(^|_|last|start|min|max|highest|current|player)"
-    r"(bid|paid|void|raid|grid|valid)$|^(max|min|num|total|avg|sum)_|_done_",
+    r"(bid|paid|void|raid|grid|valid)$|^(max|min|num|total|avg|sum)_|_done_|(^|_)(is|has|can|was)_",
     re.IGNORECASE,
 )
 # things of which an application has a list, often outside of the database
@@ -166,6 +166,7 @@ class Evidence:
         self.ids: dict[Where, tuple[Ids, Ids]] = {}
         self.partly: list[str] = []
         self._numbers: dict[Where, Two] = {}
+        self._every: dict[Where | None, Two] = {}
         progress.start("looking at values", len(catalogs[0].tables))
         for name in catalogs[0].tables:
             self.samples[name] = (self._read(0, name), self._read(1, name))
@@ -299,10 +300,14 @@ class Evidence:
 
     def every(self, but: Where | None = None) -> Two:
         """Return the ids of all tables."""
-        first, second = (
-            set[int]().union(*(ids[side].values for where, ids in self.ids.items() if where != but)) for side in (0, 1)
-        )
-        return first, second
+        but = but if but in self.ids else None
+        if but not in self._every:
+            first, second = (
+                set[int]().union(*(ids[side].values for where, ids in self.ids.items() if where != but))
+                for side in (0, 1)
+            )
+            self._every[but] = first, second
+        return self._every[but]
 
     def share_of_any(self, sets: Two, but: Where) -> float:
         """Return which part of the numbers are ids of any table; 0 if as many would be by chance."""
@@ -464,7 +469,8 @@ def _numbers_in_json(value: Any, path: str) -> Iterator[tuple[str, int]]:
 
 def stem(name: str) -> str:
     """Return a name without what says that it is an id."""
-    return re.sub(r"(_?id|_?guid|_?no)?_?\d*$", "", name.lower()).rstrip("s").replace("_", "")
+    one = re.sub(r"(_?id|_?guid|_?no)?_?\d*$", "", name.lower()).replace("_", "")
+    return re.sub(r"ies$", "y", one) if one.endswith("ies") else one.rstrip("s")
 
 
 def nearness(name: str, where: Where) -> int:

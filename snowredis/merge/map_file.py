@@ -98,6 +98,8 @@ class Map:
         """Return the column with the id of a row that is matched; None if that is not clear."""
         table = catalog.tables[name]
         ids = [column for column, rule in self.tables[name].rules.items() if rule in ("id", "flake")]
+        # the rowid of SQLite moves beside the id
+        ids = [column for column in ids if column != ROWID] or ids
         keys = [column for column in ids if table.columns[column].is_counter or [column] in table.uniques]
         found = [column for column in keys if [column] == table.primary] or keys or ids
         return found[0] if len(found) == 1 else None

@@ -129,6 +129,21 @@ def test_the_rowid_of_sqlite_moves_where_a_column_leads_to_it(two: Two, merging:
     assert rows_of(urls[0], wrong) == [(0,)]
 
 
+def test_a_column_that_is_named_after_a_table_holds_its_ids_even_if_it_is_narrower(two: Two, offline: Cli) -> None:
+    tables = (
+        "CREATE TABLE project_categories (id INT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(9));"
+        "CREATE TABLE task (id INT AUTO_INCREMENT PRIMARY KEY, category_id SMALLINT, map_id INT)"
+    )
+    rows = {
+        s: f"INSERT INTO project_categories SELECT seq, '{s}' FROM seq_1_to_40;"
+        "INSERT INTO task SELECT seq, MOD(seq, 40) + 1, MOD(seq, 5) + 1 FROM seq_1_to_90"
+        for s in "AB"
+    }
+    text = offline("merge", "draft", *two("mariadb", tables, rows["A"], rows["B"])).out
+    assert 'id   = ["id", "category_id"]\nkeep = ["map_id"]' in text
+    assert "map_id: named after a list of the application, which no table here has" in text
+
+
 def test_a_number_that_is_named_like_an_amount_is_asked_about_if_it_ends_where_ids_end(
     draft: Callable[..., str],
 ) -> None:
