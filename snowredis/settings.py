@@ -203,7 +203,6 @@ FIELDS = Kind(
     lambda text: {name: int(value) for name, _, value in (part.partition("=") for part in text.split(","))},
     lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
 )
-NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "world"))
 
 # a setting without its name: the key that it annotates is its name
 _setting = functools.partial(Setting, "")

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from snowredis import settings
-from snowredis.numbers import formats
 from snowredis.numbers.formats import PeriodName
 from snowredis.numbers.protocol import MAX_NUMBER
 
@@ -74,8 +73,6 @@ SEGMENT_SETTINGS = some_of("url", "tag", "step", "max_step", "min_replicas")
 DATED_SETTINGS = some_of("url", "tag", "period", "zone", "year_begins", "format", "maximum", "min_replicas")
 # what is stored in a tag when it is created
 TAG_CONSTANTS = some_of("start", "stride", "maximum", "durability", "failover_slack")
-# range of the numbers of a period
-MAX_DATED = formats.MAX_NUMBER
 
 
 def servers_of(url: Any) -> Sequence[Any]:
