@@ -59,17 +59,7 @@ def numbers_of(translation: Translation) -> Numbers:
         for is_second, session in enumerate((translation.transport.first, translation.transport.second)):
             catalog = (translation.first, translation.second)[is_second]
             table, sql = catalog.tables[name], dialect_of(catalog)
-            values = (
-                sql.quote(each)
-                if table.columns[each].kind == "int"
-                else sql.digits(table.columns[each], sql.quote(each))
-                for each in columns
-            )
-            row = (
-                session.one(f"SELECT {', '.join(f'MAX({value})' for value in values)} FROM {table.sql}")
-                if columns
-                else ()
-            )
+            row = session.one(_maxima(sql, table, columns)) if columns else ()
             for column, value in zip(columns, row, strict=True):
                 each = Greatest(int(value or 0), name, table.columns[column], bool(is_second))
                 found.setdefault(said.text("own", column), []).append(each)
@@ -84,6 +74,23 @@ def numbers_of(translation: Translation) -> Numbers:
             name = counter.table or counter.name or ""
             found.setdefault(group, []).append(Greatest(counter.last, name, None, bool(is_second)))
     return Numbers(found)
+
+
+def _maxima(sql: MergeSql, table: Table, columns: list[str]) -> str:
+    """Return the query of the greatest numbers of some columns: from an index if there is one, else in one pass."""
+    keys = [table.primary, *table.uniques]
+    if type(sql) is MergeSql:
+        # MariaDB makes an index for each foreign key
+        keys += [key.columns for key in table.foreign_keys]
+    indexed, found = {key[0] for key in keys if key}, list[str]()
+    for column in columns:
+        value = sql.quote(column)
+        if table.columns[column].kind != "int":
+            found.append(f"MAX({sql.digits(table.columns[column], value)})")
+        else:
+            found.append(f"(SELECT MAX({value}) FROM {table.sql})" if column in indexed else f"MAX({value})")
+    is_pass = any(each.startswith("MAX") for each in found)
+    return f"SELECT {', '.join(found)}{f' FROM {table.sql}' if is_pass else ''}"
 
 
 def choose_offsets(translation: Translation, numbers: Numbers) -> Iterator[str]:
