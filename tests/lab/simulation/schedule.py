@@ -19,6 +19,7 @@ from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.process.names import ProcessName
+from snowredis.settings import ClockPolicy
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
 from tests.lab.simulation.base import Schedule
@@ -143,14 +144,17 @@ class Simulation(Schedule[Process]):
         self.skew_us = self.config.redis_skew_ms * 1000
         self.slack_us = slack_ms * 1000
         self.reserve_us = self.config.outage_reserve_ms * 1000
-        rules = ClockRules(
-            policy=random.choice(("backup", "backup", "wait")),
-            max_wait_ms=random.choice((0, 10, 5_000)),
-            max_ahead_ms=random.choice((0, 0, 1_000)),
+        choices: tuple[tuple[ClockPolicy, int, int], ...] = (
+            *(("backup", 10, 0),) * 3,
+            *(("wait", wait_ms, ahead_ms) for wait_ms, ahead_ms in ((5_000, 0), (0, 0), (0, 1_000))),
         )
+        policy, max_wait_ms, ahead_ms = random.choice(choices)
+        # an exhausted sequence borrows ticks, too
+        ahead_ms = max(ahead_ms, random.choice((0, 0, 1_000)))
+        rules = ClockRules(policy=policy, max_wait_ms=max_wait_ms, max_ahead_ms=ahead_ms)
         self.options: dict[str, Any] = {
             "rules": rules,
-            "sequence_start": random.choice(("spread", "zero")),
+            "sequence_start": random.choice(("spread", "zero") * 2),
         }
         self.size = random.randint(2, 6)
         self.makers = random.choice((1, 1, 2))
