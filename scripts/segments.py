@@ -73,9 +73,8 @@ class Chaos:
         return server
 
     def _start_process(self) -> None:
-        kind = "dated" if len(self.processes) % PROCESSES == 0 else "segment"
-        if any(process.args[3] == "dated" for process in self.processes):  # type: ignore[index]
-            kind = "segment"
+        has_dated = any(process.args[3] == "dated" for process in self.processes)  # type: ignore[index]
+        kind = "segment" if has_dated else "dated"
         url = self.servers[2].url if kind == "dated" else self.urls
         command = [sys.executable, "-m", "tests.numbers.programs.recorder", kind, url, str(self.directory)]
         self.processes.append(subprocess.Popen(command, cwd=ROOT))
