@@ -117,7 +117,7 @@ def test_the_second_look_reads_all_over_a_large_table_and_names_those_it_did_not
     def rows(side: str, start: int) -> str:
         people = ";".join(f"INSERT INTO people (name) VALUES ('{side}{i}')" for i in range(40))
         numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 45000)"
-        # of the first rows, no number is an id
+        # no number of the first rows is an id
         owner = "CASE WHEN i > 22000 THEN i % 40 + 1 ELSE 0 END"
         tables = {"item": f"{start} + i", "log": f"'x' || ({start} + i)"}
         return ";".join(

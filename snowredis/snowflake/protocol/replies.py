@@ -1,4 +1,4 @@
-"""Replies of the scripts of a pool, one class for each. Pure.
+"""Replies of the scripts of a pool, one class for each: PoolFull for the text "full". Pure.
 
 All times are milliseconds since 1970: on the Redis clock, or, for lanes and reservations, on the clock of the process
 that holds the lease.
