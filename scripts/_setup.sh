@@ -125,7 +125,7 @@ PYTHON
 # say which redis-server or valkey-server on PATH is recent enough; fail if none is
 redis_on_path() {
     "$VENV/bin/python" -P -c \
-        'from snowredis.embedded import find_server; found = find_server(); assert found.program; print(found)' 2>/dev/null
+        'from snowredis.embedded import find_server; found = find_server(); assert found[0] != "fakeredis"; print(*found)' 2>/dev/null
 }
 
 install_redis() {
