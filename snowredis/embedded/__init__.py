@@ -7,7 +7,6 @@ URLs or this module. It writes each command to its append-only file before it re
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -24,6 +23,14 @@ from urllib.parse import quote, unquote
 from snowredis.errors import ConfigError, StoreUnavailable, as_cause
 from snowredis.process.fork import GUARD
 from snowredis.process.log import log
+
+try:
+    import fcntl
+except ImportError as error:
+    raise ConfigError(
+        "embedded:// does not work on this system, which has no fcntl: it was not started. Use the URL of a Redis, or "
+        "snowredis.testing.memory_pool() in tests"
+    ) from error
 
 __all__ = ["FRESH_KEY", "Server", "find_server", "join", "resolve", "start", "stop"]
 
