@@ -27,10 +27,7 @@ from snowredis.process.log import log
 try:
     import fcntl
 except ImportError as error:
-    raise ConfigError(
-        "embedded:// does not work on this system, which has no fcntl: it was not started. Use the URL of a Redis, or "
-        "snowredis.testing.memory_pool() in tests"
-    ) from error
+    raise ConfigError(f"embedded:// does not work on this system: {error}. Use the URL of a Redis.") from error
 
 __all__ = ["FRESH_KEY", "Server", "find_server", "join", "resolve", "start", "stop"]
 
