@@ -135,7 +135,7 @@ class LeaseManager:
                 return Claimed()
             except StoreUnavailable as error:
                 error.is_unsent = is_unsent = is_unsent and error.is_unsent
-                if is_last or type(error) is not StoreUnavailable or serial < self.slot.oldest:
+                if is_last or not error.retry or serial < self.slot.oldest:
                     self.counts.claims_refused["unavailable"] += 1
                     if is_unsent and not is_repeated and serial >= self.slot.oldest:
                         # Redis saw nothing of this claim, so there is nothing to release if this process ends

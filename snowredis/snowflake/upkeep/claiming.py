@@ -53,8 +53,7 @@ class Claims:
                         raise
                     claimed = conversation.run(self._leases.send_claim, now, instead_of, gives_up)
             except errors.StoreUnavailable as error:
-                is_away = type(error) is errors.StoreUnavailable
-                if not is_away or not conversation.run(self._take_over):
+                if not error.retry or not conversation.run(self._take_over):
                     self._explain(error)
                     raise
                 self._pace.failed(Asked.RENEWAL, error, self._clock.monotonic())

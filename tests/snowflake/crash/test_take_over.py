@@ -21,7 +21,7 @@ from snowredis.core.layout import Layout
 from snowredis.snowflake.crash import files as record_files
 from snowredis.snowflake.crash.record import Credentials, read_page
 from snowredis.snowflake.crash.sweep import UNANSWERED_S
-from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from tests.snowflake.crash.conftest import files_in
 from tests.support.pools import new_pool
 from tests.support.programs import start
@@ -225,6 +225,21 @@ def test_a_lease_is_taken_over_while_redis_refuses_writes(
     own_server.client().execute_command(*command)
     killed.end()
     assert snowredis.decode(program().id()).worker == worker
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("HSET", pool_keys(POOL)[0], "version", "abc"), ("ACL", "SETUSER", "default", "-evalsha", "-eval")],
+    ids=["broken", "no-permission"],
+)
+def test_no_lease_is_taken_over_while_redis_says_what_a_person_has_to_change(
+    own_server: RedisServer, program: Start, command: tuple[str, ...]
+) -> None:
+    killed = program()
+    killed.id()
+    own_server.client().execute_command(*command)
+    killed.end()
+    assert program().ask() == "StoreUnavailable"
 
 
 def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is_full(
