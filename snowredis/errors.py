@@ -256,7 +256,7 @@ class StoreUnavailable(SnowredisError):
 
     @property
     def retry(self) -> bool:  # type: ignore[override]
-        """Whether the same call can succeed later."""
+        """True if the same call can succeed later."""
         return not self.code
 
     def __str__(self) -> str:

@@ -45,7 +45,7 @@ _STAY = ("keep", "none")
 
 @dataclass
 class TableMap:
-    """What a map says of one table.
+    """Rules of a map for one table.
 
     Attributes:
         rows: which rows come.

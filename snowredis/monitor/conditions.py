@@ -1,4 +1,4 @@
-"""What is so with a pool, how bad it is, and what to do: one table. The worst is the verdict. Pure.
+"""Conditions of a pool in one table: how bad each is, and what to do. The worst is the verdict. Pure.
 
 `workers`, `pool show`, `doctor`, the metrics, the service and its page show these. What is unknown is reported as
 unknown, never as ok. Texts contain hosts, which are untrusted.

@@ -72,7 +72,7 @@ class Event:
 
     @property
     def process(self) -> tuple[object, ...]:
-        """What is equal in two events of the same process on the same worker id."""
+        """Values that are equal in two events of the same process on the same worker id."""
         return self.worker, *self.owner.name
 
     def lease(self, state: State) -> Lease:

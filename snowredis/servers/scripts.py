@@ -188,10 +188,8 @@ class Scripted(ABC):
 
     def broken_field(self, what: str, field: str, value: str, advice: str) -> StoreUnavailable:
         """Return broken() for a field of *what*, with the *advice* for it."""
-        reason = (
-            f"{what} is broken: its field {field!a} holds {value[:60]!a}, which snowredis never writes. Nothing was"
-        )
-        return StoreUnavailable(self.where, f"{reason} changed", advice, "broken")
+        reason = f"{what} is broken: its field {field!a} holds {value[:60]!a}, which snowredis never writes"
+        return StoreUnavailable(self.where, f"{reason}. Nothing was changed", advice, "broken")
 
     def unidentified(self, code: str) -> StoreUnavailable:
         """Return the error for a server that does not show its identity; or for its clock."""

@@ -1,4 +1,4 @@
-"""What is refused before the first row: all of it at once, each with what to write."""
+"""Refusals before the first row: all of them at once, each with what to write."""
 
 from __future__ import annotations
 

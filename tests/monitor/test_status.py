@@ -132,7 +132,7 @@ def test_the_table_has_at_most_14_conditions_in_4_levels() -> None:
 
 
 def test_a_process_that_a_neighbor_found_dead_is_listed_and_no_alarm() -> None:
-    """As the children of an ordinary `with Pool(4)`, which their parent ends."""
+    """The children of an ordinary `with Pool(4)` are such: their parent ends them."""
     ended = tuple(died(number, number) for number in range(12))
     status = status_of(replace(QUIET, ended=ended))
     assert (status.level, status.conditions) == ("ok", ())

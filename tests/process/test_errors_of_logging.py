@@ -74,7 +74,7 @@ def test_a_record_has_the_place_of_the_caller(caplog: pytest.LogCaptureFixture) 
 
 def test_an_error_of_a_signal_handler_goes_through_a_log_call() -> None:
     class TimeLimit(Exception):
-        """Of a job."""
+        """Time limit of a job."""
 
     def end_job(*_: object) -> None:
         raise TimeLimit

@@ -1,4 +1,4 @@
-"""What a person has to learn does not grow unseen: counted by scripts/concepts.py."""
+"""Concepts that a person has to learn do not grow unseen: scripts/concepts.py counts them."""
 
 from __future__ import annotations
 

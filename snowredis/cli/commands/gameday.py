@@ -85,7 +85,7 @@ class Observed(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether anything was seen that a failure does."""
+        """True if anything was seen that a failure does."""
         return self.lost > 0 or self.away_s > _SEEN_AWAY_S or len(self.identities) > 1
 
 

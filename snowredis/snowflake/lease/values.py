@@ -92,7 +92,7 @@ class HeldLease(NamedTuple):
 
     @property
     def lanes_ms(self) -> tuple[int, ...]:
-        """Where the reservation of each lane begins, ms since 1970."""
+        """Begin of the reservation of each lane, ms since 1970."""
         return self.terms.lanes_ms
 
     @property

@@ -1,4 +1,4 @@
-"""What the newest reply of a pool showed, and what the clocks of this host say since then."""
+"""View of a pool: what its newest reply showed, and what the clocks of this host say since then."""
 
 from __future__ import annotations
 

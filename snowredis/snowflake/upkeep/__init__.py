@@ -1,1 +1,1 @@
-"""What keeps a generator going: claims, renewals, waits, the outage lane, the end."""
+"""Upkeep of a generator: claims, renewals, waits, the outage lane, the end."""

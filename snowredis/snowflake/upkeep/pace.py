@@ -76,7 +76,7 @@ class CallPause:
 
 
 class Pace:
-    """What one generator asked Redis for in vain, and when it asks again.
+    """Requests that one generator made in vain, and when it asks Redis again.
 
     Args:
         heartbeat_s: the time between two renewals.
