@@ -21,13 +21,14 @@ class MergeSql:
         positive: condition that a text is a positive number.
         drop_keys: statement that removes the table of keys_table().
         raises_after: counters are raised, and the mark's table is made, outside of the transaction.
+        indexes_keys: each foreign key has an index.
     """
 
     number = "SIGNED"
     positive = "{0} REGEXP '^[1-9][0-9]{{0,17}}$'"
     drop_keys = "DROP TEMPORARY TABLE IF EXISTS snowredis_keys"
     # ALTER TABLE would end the transaction
-    raises_after = True
+    raises_after = indexes_keys = True
 
     def __init__(self, catalog: Catalog) -> None:
         self.quote = catalog.quote
@@ -131,7 +132,7 @@ class MergeSql:
 
 class PostgreSQL(MergeSql):
     number = "bigint"
-    raises_after = False
+    raises_after = indexes_keys = False
     positive = "{0} ~ '^[1-9][0-9]{{0,17}}$'"
     drop_keys = "DROP TABLE IF EXISTS snowredis_keys"
 
@@ -195,7 +196,7 @@ class PostgreSQL(MergeSql):
 
 class SQLite(MergeSql):
     number = "INTEGER"
-    raises_after = False
+    raises_after = indexes_keys = False
     positive = "({0} <> '' AND {0} NOT GLOB '*[^0-9]*' AND {0} NOT GLOB '0*' AND length({0}) < 19)"
     drop_keys = "DROP TABLE IF EXISTS temp.snowredis_keys"
 

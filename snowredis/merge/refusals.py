@@ -79,8 +79,7 @@ def numbers_of(translation: Translation) -> Numbers:
 def _maxima(sql: MergeSql, table: Table, columns: list[str]) -> str:
     """Return the query of the greatest numbers of some columns: from an index if there is one, else in one pass."""
     keys = [table.primary, *table.uniques]
-    if type(sql) is MergeSql:
-        # MariaDB makes an index for each foreign key
+    if sql.indexes_keys:
         keys += [key.columns for key in table.foreign_keys]
     indexed, found = {key[0] for key in keys if key}, list[str]()
     for column in columns:
