@@ -54,9 +54,9 @@ def make(directory: Path, ids: int, planted: int) -> tuple[list[str], int]:
     return sources, len(FORMATS) * len(range(1, count, every))
 
 
-def check(sources: list[str], memory: int, seconds: float) -> tuple[dict[str, Any], float, float]:
+def check(sources: list[str], seconds: float) -> tuple[dict[str, Any], float, float]:
     """Run `snowredis merge check`; return its report, the seconds that it took, and its peak of memory in MiB."""
-    command = [sys.executable, "-m", "snowredis", "merge", "check", *sources, "--json", "--memory", f"{memory}M"]
+    command = [sys.executable, "-m", "snowredis", "merge", "check", *sources, "--json"]
     started_s = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
         limit = threading.Timer(seconds, process.kill)
@@ -85,7 +85,7 @@ def main() -> int:
         # in a process of its own: on Linux, the peak of a process counts what its parent had when it started it
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             sources, planted = pool.submit(make, Path(directory), args.ids, args.planted).result()
-        report, took_s, peak_mib = check(sources, args.memory, args.seconds)
+        report, took_s, peak_mib = check(sources, args.seconds)
     print(f"{took_s:.1f} s, {report['ids'] / took_s / 1e6:.2f} M ids/s, peak {peak_mib:,.0f} MiB")
     print(f"{planted:,} planted ids: {report['repeated_ids']:,} found")
     return int(report["repeated_ids"] != planted or peak_mib > args.memory)

@@ -32,8 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from snowredis.cli.exit_codes import interrupted_by_signals
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import MARK, Catalog
-from snowredis.merge.databases import Progress, open_database, transaction
+from snowredis.merge.catalog import MARK, checksum
+from snowredis.merge.databases import Progress, open_database
+from snowredis.merge.dialects import transaction
 from snowredis.merge.run import merge
 from tests.merge import game
 from tests.support.databases import SERVERS, MariaDB, MissingDatabase, PostgreSQL
@@ -109,8 +110,8 @@ def one(server: Any, directory: Path, chance: random.Random, counts: Counter[str
     urls = server.new_database(), server.new_database()
     for url, side, size in zip(urls, "AB", (players, players - 10), strict=True):
         game.fill(url, server.name, side, size)
-    with transaction(open_database(urls[0])) as session:
-        schema = Catalog(session, is_first=True).checksum()
+    with transaction(open_database(urls[0])) as database:
+        schema = checksum(database.tables)
     path = game.write_map(directory / "game.map", server.name, schema)
     before = contents(urls[0]), contents(urls[1])
     way = chance.choice(WAYS)
@@ -165,8 +166,8 @@ def full_disk(kind: str, directory: Path) -> str:
             game.fill(url, kind, side, 30)
         notes = ", ".join(f"('{number}', 'about {number}')" for number in range(1, 60_000))
         execute(urls[1], f"INSERT INTO notes VALUES {notes}")  # noqa: S608
-        with transaction(open_database(urls[0])) as session:
-            path = game.write_map(directory / "full.map", kind, Catalog(session, is_first=True).checksum())
+        with transaction(open_database(urls[0])) as database:
+            path = game.write_map(directory / "full.map", kind, checksum(database.tables))
         before = contents(urls[0])
         filler = disk / "filler"
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):

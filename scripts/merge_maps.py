@@ -26,12 +26,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from snowredis.merge.catalog import Catalog, TableColumn
-from snowredis.merge.databases import Progress, open_database, transaction
+from snowredis.merge.catalog import TableColumn, Tables, checksum, parents_first
+from snowredis.merge.databases import Progress, open_database
+from snowredis.merge.dialects import transaction, two_databases
 from snowredis.merge.draft import Draft
 from snowredis.merge.evidence import Evidence
 from snowredis.merge.map_file import Map, TableMap, as_text, load_map, undecided
-from snowredis.merge.run import merge, parents_first
+from snowredis.merge.run import merge
 from tests.support.databases import SERVERS
 from tests.support.statements import execute
 
@@ -58,14 +59,14 @@ def load(server: Any, name: str, schema: bytes) -> str:
 class Filler:
     """Rows of one database."""
 
-    def __init__(self, catalog: Catalog, the_map: Map, side: str, options: argparse.Namespace) -> None:
+    def __init__(self, catalog: Tables, the_map: Map, side: str, options: argparse.Namespace) -> None:
         self.catalog, self.map, self.side, self.options = catalog, the_map, side, options
         self.texts = dict(each.split("=", 1) for each in options.text)
         self.parents: dict[tuple[str, str], list[Any]] = {}
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         """Return the rows of a table."""
-        said, table = self.map.tables[name], self.catalog.tables[name]
+        said, table = self.map.tables[name], self.catalog[name]
         # rows of the world and of the application are the same in both
         seed = name if said.rows != "copy" else name + self.side
         chance, found = random.Random(seed), []
@@ -78,12 +79,12 @@ class Filler:
         return found
 
     def _value(self, name: str, said: TableMap, column: TableColumn, number: int, chance: random.Random) -> Any:
-        table = self.catalog.tables[name]
+        table = self.catalog[name]
         for key in table.foreign_keys:
             if column.name in key.columns and key.parent == name:
                 return number
             if column.name in key.columns:
-                values = self.parents.get((key.parent, key.parents[key.columns.index(column.name)]))
+                values = self.parents.get((key.parent, key.target(column.name)))
                 if values:
                     return chance.choice(values)
         rule, where = said.rule(column.name), f"{name}.{column.name}"
@@ -131,35 +132,35 @@ class Filler:
 
 
 def fill(url: str, kind: str, filler: Filler) -> None:
-    with transaction(open_database(url), writes=True) as session:
+    with transaction(open_database(url), writes=True) as database:
         ordered, _ = parents_first(filler.catalog, list(filler.map.tables))
         for name in ordered:
-            table = filler.catalog.tables[name]
-            names = ", ".join(filler.catalog.quote(column.name) for column in table.written)
+            table = filler.catalog[name]
+            names = database.names([column.name for column in table.written])
             marks = ", ".join(["?" if kind == "sqlite" else "%s"] * len(table.written))
             start = IGNORE.get(kind, "INSERT INTO {}").format(f"{table.sql} ({names})")
             end = " ON CONFLICT DO NOTHING" if kind == "postgresql" else ""
-            with contextlib.closing(session.driver.cursor()) as cursor:
+            with contextlib.closing(database.driver.cursor()) as cursor:
                 rows = filler.rows(name)
                 if kind == "postgresql":
                     # a text is of any type
                     rows = [tuple(None if value is None else str(value) for value in row) for row in rows]
                 cursor.executemany(f"{start} VALUES ({marks}){end}", rows)
-        session.run("COMMIT")
+        database.run("COMMIT")
 
 
-def prepare(url: str, catalog: Catalog) -> None:
+def prepare(url: str, catalog: Tables) -> None:
     """Do in the first database what `merge run` asks for: tables with transactions, and no triggers."""
-    for table in catalog.tables.values():
-        alter = [f"ALTER TABLE {table.sql} ENGINE = InnoDB"] * any("InnoDB" in text for text in table.refusals)
-        execute(url, *alter, *(f"DROP TRIGGER {catalog.quote(name)}" for name, _, _ in table.triggers))
+    for table in catalog.values():
+        alter = [f"ALTER TABLE {table.sql} ENGINE = InnoDB"] * bool(table.refusals_as_first)
+        execute(url, *alter, *(f"DROP TRIGGER `{name}`" for name, _, _ in table.triggers))
 
 
-def contents(url: str, catalog: Catalog) -> dict[str, list[tuple[Any, ...]]]:
-    with transaction(open_database(url)) as session:
+def contents(url: str, catalog: Tables) -> dict[str, list[tuple[Any, ...]]]:
+    with transaction(open_database(url)) as database:
         return {
-            name: session.rows(f"SELECT {', '.join(catalog.quote(c.name) for c in table.written)} FROM {table.sql}")  # noqa: S608
-            for name, table in catalog.tables.items()
+            name: database.rows(f"SELECT {database.names([c.name for c in table.written])} FROM {table.sql}")  # noqa: S608
+            for name, table in catalog.items()
         }
 
 
@@ -179,9 +180,9 @@ def expected(
     return tuple(map(str, values))
 
 
-def wrong_rows(name: str, catalog: Catalog, the_map: Map, offsets: dict[str, int], rows: tuple[Any, Any, Any]) -> int:
+def wrong_rows(name: str, catalog: Tables, the_map: Map, offsets: dict[str, int], rows: tuple[Any, Any, Any]) -> int:
     """Return how many rows of a table are not what they should be; *rows*: before, after, and of the second."""
-    said, columns = the_map.tables[name], catalog.tables[name].written
+    said, columns = the_map.tables[name], catalog[name].written
     before, after = (Counter(map(str, each[name])) for each in rows[:2])
     lost = 0 if said.lists.get("top") else sum((before - after).values())
     if said.rows == "skip":
@@ -228,20 +229,19 @@ def main() -> int:
     parser.add_argument("--text", action="append", default=[], metavar="TABLE.COLUMN=TEXT")
     options = parser.parse_args()
     with SERVERS[options.database]() as server, tempfile.TemporaryDirectory() as directory:
-        urls = tuple(load(server, f"side{side}", options.schema.read_bytes()) for side in "ab")
+        urls = load(server, "sidea", options.schema.read_bytes()), load(server, "sideb", options.schema.read_bytes())
         the_map = load_map(options.map)
-        with transaction(open_database(urls[0])) as session:
-            catalog = Catalog(session, is_first=True)
+        with transaction(open_database(urls[0])) as database:
+            catalog = database.tables
         if options.database == "mariadb":
             prepare(urls[0], catalog)
         for url, side in zip(urls, "AB", strict=True):
             fill(url, options.database, Filler(catalog, the_map, side, options))
         before, second = contents(urls[0], catalog), contents(urls[1], catalog)
         began_s = time.monotonic()
-        with transaction(open_database(urls[0])) as one, transaction(open_database(urls[1])) as other:
-            catalogs = Catalog(one, is_first=True), Catalog(other, is_first=False)
-            judge(Draft(Evidence((one, other), catalogs, Progress())).map(), the_map, time.monotonic() - began_s)
-        the_map.head["schema"] = catalog.checksum()
+        with two_databases(*urls) as databases:
+            judge(Draft(Evidence(databases, Progress())).map(), the_map, time.monotonic() - began_s)
+        the_map.head["schema"] = checksum(catalog)
         path = Path(directory) / "try.map"
         path.write_text(as_text(the_map, {}, ()))
         began_s = time.monotonic()

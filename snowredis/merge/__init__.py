@@ -2,8 +2,8 @@
 
 A tool of its own: joined to the command line by the entry points of the group `snowredis.commands` (pyproject.toml),
 and nothing outside of this package imports it. Of snowredis it imports errors, layouts, the one JSON, and the public
-parts of the command line. Needs the extra `merge`: DuckDB, SQLAlchemy, numpy. Nothing of the extra is imported before
-it is used.
+parts of the command line. Needs the extra `merge`: DuckDB and SQLAlchemy. Nothing of the extra is imported before it
+is used.
 """
 
 from __future__ import annotations

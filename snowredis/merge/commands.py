@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,8 +19,6 @@ from snowredis.merge.proof import PROOF
 if TYPE_CHECKING:
     from snowredis.merge.run import MergeResult
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
 
 # --- check -----------------------------------------------------------------------------------------------
 
@@ -30,28 +27,20 @@ def _add_check(parser: Parser) -> None:
     add = parser.add_argument
     add("sources", nargs="+", metavar="SOURCE", help="[NAME=]LOCATION[#COLUMN]")
     add("--layout", metavar="LAYOUT", help="name or spec of the layout of the ids (default: 'default')")
-    text = "what the process may take at its peak, such as 768M or 4G (default: 1G)"
-    add("--memory", type=_bytes, default=_UNITS["G"], metavar="SIZE", help=text)
     add("--json", action="store_true", help="the report as one object; ids are strings in it")
-    add("--duplicates", type=Path, metavar="FILE", help="write all repeated ids to a .csv or .parquet file")
-
-
-def _bytes(text: str) -> int:
-    match = re.fullmatch(r"(\d{1,12})([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is not an amount of memory, such as 768M or 4G")
-    return int(match[1]) * _UNITS[match[2].upper()]
+    add("--duplicates", type=Path, metavar="FILE", help="write all repeated ids to this file, as CSV")
 
 
 def _check(args: argparse.Namespace) -> int:
-    from snowredis.merge.check import as_lines, check_export_path, check_sources, export_duplicates
+    from snowredis.merge.check import as_lines, check_sources, export_duplicates
     from snowredis.merge.databases import Progress
     from snowredis.merge.sources import Workspace, parse_sources
 
     sources, layout = parse_sources(args.sources), resolve_layout(args.layout)
-    if args.duplicates:
-        check_export_path(args.duplicates)
-    with interrupted_by_signals(), Progress() as progress, Workspace(args.memory) as workspace:
+    if args.duplicates and not args.duplicates.absolute().parent.is_dir():
+        text = f"there is no directory for {args.duplicates}. Nothing was read; name another file with --duplicates."
+        raise CommandError(ExitCode.BAD_INPUT, text)
+    with interrupted_by_signals(), Progress() as progress, Workspace() as workspace:
         result = check_sources(workspace, sources, layout, progress)
         if args.duplicates:
             export_duplicates(workspace, sources, args.duplicates)
@@ -61,7 +50,7 @@ def _check(args: argparse.Namespace) -> int:
         write(as_lines(result))
     if result.repeated_ids:
         return ExitCode.FOUND_CLASHES
-    return ExitCode.FOUND_ERRORS if result.errors else ExitCode.OK
+    return ExitCode.FOUND_ERRORS if result.has_errors else ExitCode.OK
 
 
 # --- draft and run ---------------------------------------------------------------------------------------
@@ -74,23 +63,14 @@ def _add_databases(parser: Parser) -> None:
 
 
 def _draft(args: argparse.Namespace) -> int:
-    from snowredis.merge.catalog import Catalog, check_no_old_map
-    from snowredis.merge.databases import Progress, transaction
+    from snowredis.merge.databases import Progress
+    from snowredis.merge.dialects import two_databases
     from snowredis.merge.draft import TOP, Draft
     from snowredis.merge.evidence import Evidence
     from snowredis.merge.map_file import as_text, undecided
-    from snowredis.merge.run import open_two
 
-    engines = open_two(args.first, args.second)
-    with (
-        interrupted_by_signals(),
-        Progress() as progress,
-        transaction(engines[0]) as first,
-        transaction(engines[1]) as second,
-    ):
-        catalogs = Catalog(first, is_first=True), Catalog(second, is_first=False)
-        check_no_old_map(catalogs[1])
-        draft = Draft(Evidence((first, second), catalogs, progress))
+    with interrupted_by_signals(), Progress() as progress, two_databases(args.first, args.second) as databases:
+        draft = Draft(Evidence(databases, progress))
         the_map = draft.map()
     count = undecided(the_map)
     print(as_text(the_map, draft.notes, (*TOP, *draft.about, f"{count} undecided")), end="")

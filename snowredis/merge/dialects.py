@@ -1,50 +1,195 @@
-"""SQL that the three kinds of databases write in different ways: moved ids, looked up values, hashes of rows, counters.
+"""One transaction of a database, and the SQL that the three kinds of databases write in different ways.
 
-A hash of rows is the count of rows and sums of the hashes of each, so it does not depend on their order. In a SELECT
-of the second database, its table is called y.
+Statements are run as they stand, without parameters. A hash of rows is the count of rows and sums of the hashes of
+each, so it does not depend on their order. In a SELECT of the second database, its table is called y.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
-from collections.abc import Mapping, Sequence
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from importlib.resources import files
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from snowredis.merge.catalog import Catalog, Counter, Table, TableColumn
-from snowredis.merge.databases import PAIRS, Session, text_literal
+import sqlalchemy as sa
+
+from snowredis.merge import MergeError
+from snowredis.merge.catalog import OLD_MAP, Counter, Table, TableColumn, Tables, read_counters, read_tables
+from snowredis.merge.databases import database_errors, open_database, text_literal, url_of
+
+# how long a statement waits for a lock of another session before it gives up
+LOCK_WAIT_S = 15
+# rows that are fetched at once
+PAGE = 2000
+# pairs of an old value and a new one, which statements look up; PostgreSQL has them in the statement
+PAIRS = "snowredis_pairs"
+# keys of the second database, in the first one
+KEYS = "snowredis_keys"
+# the same text of a time or a float on every server, no hidden rows, no time limits of the server's. They are those of
+# a transaction: behind a pooler, the session is the application's, too
+_LOCAL_SETTINGS = (
+    *("SET LOCAL TimeZone = 'UTC'", "SET LOCAL DateStyle = 'ISO, YMD'", "SET LOCAL row_security = off"),
+    *("SET LOCAL IntervalStyle = 'postgres'", "SET LOCAL extra_float_digits = 1", "SET LOCAL bytea_output = 'hex'"),
+    *("SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = 0"),
+    f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'",
+)
+_MYSQL_SETTINGS = (
+    "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO', sql_safe_updates = 0, "
+    f"innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S}, group_concat_max_len = {1 << 24}, "
+    "net_write_timeout = 3600, net_read_timeout = 3600, tx_isolation = 'REPEATABLE-READ' "
+    # MariaDB alone reads this: tables are joined by hashes, and those of 32 MiB of keys in one pass
+    f"/*M! , join_cache_level = 4, join_buffer_size = {1 << 25}, join_buffer_space_limit = {1 << 28} */"
+)
+_TEXT = "VARCHAR(700) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 
 
-class MergeSql:
-    """SQL of MariaDB and MySQL; the others differ from it.
+class Database:
+    """One transaction of a database of MariaDB or MySQL; the other kinds differ from it.
 
     Attributes:
+        kind: of the database; sql/KIND.sql has the queries of its catalog.
+        as_text, backslash: a value as a text, and a backslash in a literal.
         number: the type that a number is cast to.
         positive: condition that a text is a positive number.
-        drop_keys: statement that removes the table of keys_table().
-        raises_after: counters are raised, and the mark's table is made, outside of the transaction.
+        empty_key, drop_keys: the first columns of the table of keys, and the statement that removes it.
+        ends_by_ddl: a statement that changes a table would end the transaction.
+        checks_keys: the database itself compares foreign keys before the COMMIT.
         indexes_keys: each foreign key has an index.
     """
 
-    number = "SIGNED"
-    positive = "{0} REGEXP '^[1-9][0-9]{{0,17}}$'"
-    drop_keys = "DROP TEMPORARY TABLE IF EXISTS snowredis_keys"
-    # ALTER TABLE would end the transaction
-    raises_after = indexes_keys = True
+    kind, mark, parameter = "mysql", "`", "%s"
+    as_text, backslash = "CONVERT(CAST({} AS CHAR) USING utf8mb4) COLLATE utf8mb4_bin", "\\\\"
+    number, positive = "SIGNED", "{0} REGEXP '^[1-9][0-9]{{0,17}}$'"
+    empty_key = "CAST('' AS CHAR(700)) AS key_, CAST(9223372036854775807 AS SIGNED) AS hash_"
+    drop_keys = f"DROP TEMPORARY TABLE IF EXISTS {KEYS}"
+    ends_by_ddl, checks_keys, indexes_keys = True, False, True
 
-    def __init__(self, catalog: Catalog) -> None:
-        self.quote = catalog.quote
+    def __init__(self, engine: sa.Engine, driver: Any) -> None:
+        self.engine, self.driver = engine, driver
 
-    def names(self, columns: Sequence[str], prefix: str = "") -> str:
+    def begin(self, *, writes: bool, pairs: bool) -> None:
+        self.run(_MYSQL_SETTINGS)
+        if writes:
+            self.run("SET SESSION foreign_key_checks = 0")
+        if pairs:
+            # a transaction that only reads cannot make it
+            columns = f"rule_ INT NOT NULL, old_ {_TEXT}, new_ {_TEXT}, PRIMARY KEY (rule_, old_)"
+            self.run(f"CREATE TEMPORARY TABLE {PAIRS} ({columns}) ENGINE = InnoDB")
+        self.run(f"START TRANSACTION WITH CONSISTENT SNAPSHOT{'' if writes else ', READ ONLY'}")
+
+    # --- statements --------------------------------------------------------------------------------
+
+    def run(self, sql: str) -> None:
+        """Run a statement without a result."""
+        with contextlib.closing(self.driver.cursor()) as cursor:
+            cursor.execute(sql)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a query."""
+        with contextlib.closing(self.driver.cursor()) as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+    def one(self, sql: str) -> tuple[Any, ...]:
+        """Return the only row of a query."""
+        (row,) = self.rows(sql)
+        return row
+
+    def count(self, rows: str) -> int:
+        """Return how many rows there are; *rows* is what stands after FROM."""
+        return int(self.one(f"SELECT COUNT(*) FROM {rows}")[0])
+
+    def insert(self, start: str, width: int, rows: Sequence[Sequence[Any]]) -> None:
+        """Run INSERT INTO … VALUES for *rows* of *width* values."""
+        if self.parameter == "%s":
+            start = start.replace("%", "%%")
+        with contextlib.closing(self.driver.cursor()) as cursor:
+            cursor.executemany(f"{start} VALUES ({', '.join([self.parameter] * width)})", rows)
+
+    def pages(self, sql: str) -> Iterator[Sequence[Any]]:
+        """Yield the rows of a query in pages, as the driver reads them. No other query may run meanwhile."""
+        decoders = getattr(self.driver, "decoders", None)
+        with contextlib.closing(self._cursor_of_pages()) as cursor:
+            if decoders:
+                # pymysql would make of each value what Python takes it for: rows pass as the server sent them
+                self.driver.decoders = {}
+            try:
+                cursor.execute(sql)
+            finally:
+                if decoders:
+                    self.driver.decoders = decoders
+            while page := cursor.fetchmany(PAGE):
+                yield page
+
+    def _cursor_of_pages(self) -> Any:
+        from pymysql.cursors import SSCursor
+
+        return self.driver.cursor(SSCursor)
+
+    def take_lock(self, name: str, wait_s: int = LOCK_WAIT_S) -> bool:
+        """Return whether the advisory lock *name* of the database was taken; this transaction has it to its end."""
+        return bool(self.one(f"SELECT GET_LOCK(CONCAT('{name}.', MD5(DATABASE())), {wait_s})")[0])
+
+    def lock(self, tables: Sequence[str]) -> None:
+        """Keep writers out of tables, where the database can."""
+
+    # --- tables ------------------------------------------------------------------------------------
+
+    def query(self, name: str) -> list[Any]:
+        """Return the rows of a query of the catalog; each stands behind a line with its name."""
+        text = files("snowredis.merge").joinpath(f"sql/{self.kind}.sql").read_text(encoding="utf-8")
+        (sql,) = re.findall(rf"^-- {name}: .*\n([^;]+);", text, re.MULTILINE)
+        with contextlib.closing(self.driver.cursor()) as cursor:
+            cursor.execute(sql)
+            names = [each[0].lower() for each in cursor.description]
+            return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
+
+    @functools.cached_property
+    def tables(self) -> Tables:
+        """The tables, read once."""
+        return read_tables(self.query, is_sqlite=self.kind == "sqlite")
+
+    @functools.cached_property
+    def counters(self) -> list[Counter]:
+        """The counters, read once."""
+        return read_counters(self.query, self.tables)
+
+    def has(self, table: str) -> bool:
+        """Return whether there is a table of this name."""
+        return any(row.tab == table for row in self.query("tables"))
+
+    def quote(self, name: str) -> str:
+        """Return a quoted name."""
+        return f"{self.mark}{name.replace(self.mark, self.mark * 2)}{self.mark}"
+
+    def names(self, columns: Sequence[str]) -> str:
         """Return quoted names, divided by commas."""
-        return ", ".join(prefix + self.quote(name) for name in columns)
+        return ", ".join(map(self.quote, columns))
+
+    def same(self, one: str, columns: Sequence[str], other: str, others: Sequence[str]) -> str:
+        """Return the condition that columns of two rows are equal."""
+        pairs = zip(map(self.quote, columns), map(self.quote, others), strict=True)
+        return " AND ".join(f"{one}.{mine} = {other}.{its}" for mine, its in pairs)
 
     # --- values ------------------------------------------------------------------------------------
 
     def literal(self, text: str) -> str:
-        return text_literal(text.replace("\\", "\\\\"))
+        return text_literal(text.replace("\\", self.backslash))
 
     def text(self, value: str) -> str:
         """Return a value as a text, with every byte of it."""
-        return f"CONVERT(CAST({value} AS CHAR) USING utf8mb4) COLLATE utf8mb4_bin"
+        return self.as_text.format(value)
+
+    def joined(self, texts: Sequence[str]) -> str:
+        """Return texts as one, divided by bars."""
+        return f"CONCAT_WS('|', {', '.join(texts)})"
 
     def as_number(self, value: str) -> str:
         return f"CAST({value} AS {self.number})"
@@ -66,12 +211,15 @@ class MergeSql:
         """Return what a value becomes by these pairs, as a text, or NULL."""
         return f"(SELECT {PAIRS}.new_ FROM {PAIRS} WHERE rule_ = {rule} AND old_ = {self.text(value)})"
 
-    def store_pairs(self, session: Session, rule: int, pairs: Mapping[str, str]) -> None:
-        """Make pairs known to a session."""
-        session.run(f"DELETE FROM {PAIRS} WHERE rule_ = {rule}")
-        session.insert(f"INSERT INTO {PAIRS}", 3, [(rule, old, new) for old, new in pairs.items()]) if pairs else None
+    def store_pairs(self, rule: int, pairs: Mapping[str, str]) -> None:
+        """Make pairs known to this transaction."""
+        self.run(f"DELETE FROM {PAIRS} WHERE rule_ = {rule}")
+        if pairs:
+            self.insert(f"INSERT INTO {PAIRS}", 3, [(rule, old, new) for old, new in pairs.items()])
 
-    # --- hashes ------------------------------------------------------------------------------------
+    def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
+        """Return a number that depends on all values of a row."""
+        return f"CRC32(CONCAT_WS(0x1F, {', '.join(map(self._bytes, columns, values))}))"
 
     def _bytes(self, column: TableColumn, value: str) -> str:
         """Return a value as the bytes that its column has."""
@@ -83,74 +231,58 @@ class MergeSql:
             value = f"BINARY {value if is_plain else f'CONVERT({value} USING {charset})'}"
         return f"IFNULL({value}, '\\\\N')"
 
-    def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
-        """Return a number that depends on all values of a row."""
-        return f"CRC32(CONCAT_WS(0x1F, {', '.join(map(self._bytes, columns, values))}))"
-
-    def rows_hash(self, columns: Sequence[TableColumn], values: Sequence[str], rows: str, came: str = "") -> str:
-        """Return the query for how many rows there are, how many *came*, and the hash of those.
-
-        Args:
-            rows: FROM and WHERE.
-            came: a condition; empty: all.
-        """
-        each = self.hash_sum(columns, values, came)
-        return f"SELECT COUNT(*), COUNT({f'CASE WHEN {came} THEN 1 END' if came else '*'}), {each} {rows}"
-
-    def hash_sum(self, columns: Sequence[TableColumn], values: Sequence[str], came: str) -> str:
-        hashed = self.row_hash(columns, values)
-        return f"COALESCE(SUM({f'CASE WHEN {came} THEN {hashed} END' if came else hashed}), 0)"
-
-    # --- tables ------------------------------------------------------------------------------------
-
-    def keys_table(self, table: Table, columns: Sequence[str]) -> list[str]:
-        """Return the statements that make an empty temporary table: a text, a hash, and columns as *table* has them."""
-        names = self.names(columns)
-        return [
-            "CREATE TEMPORARY TABLE snowredis_keys AS SELECT CAST('' AS CHAR(700)) AS key_, "
-            f"CAST(9223372036854775807 AS SIGNED) AS hash_, {names} FROM {table.sql} LIMIT 0"
-        ]
-
-    def same_keys(self, columns: Sequence[str]) -> str:
-        """Return the condition that a row t of the first database has the key of a row n of that table."""
-        return " AND ".join(f"t.{self.quote(name)} = n.{self.quote(name)}" for name in columns)
+    # --- what is not a row -------------------------------------------------------------------------
 
     def quiet(self, tables: Sequence[Table], late: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return statements that switch triggers off and let foreign keys wait, and those that end it."""
         return [], []
 
-    def moved_back(self, catalog: Catalog, names: Sequence[str]) -> list[str]:
+    def moved_back(self, names: Sequence[str]) -> list[str]:
         """Return the statements after a rollback that give counters their numbers again: they are in no transaction."""
-        given = [(each.table, each.last) for each in catalog.counters if each.table in names]
-        return [f"ALTER TABLE {catalog.tables[name].sql} AUTO_INCREMENT = {last + 1}" for name, last in given if name]
+        given = [(each.table, each.last) for each in self.counters if self.ends_by_ddl and each.table in names]
+        return [f"ALTER TABLE {self.tables[name].sql} AUTO_INCREMENT = {last + 1}" for name, last in given if name]
 
-    def raised(self, counter: Counter, above: int, table: Table | None) -> str:
+    def raised(self, counter: Counter, above: int) -> str:
         """Return the statement that moves a counter above *above*, and never back; empty: the database has done it."""
         # it never goes below the greatest number that is there
-        return f"ALTER TABLE {table.sql} AUTO_INCREMENT = {above + 1}" if table and above > counter.last else ""
+        table = self.tables[counter.table].sql if counter.table else ""
+        return f"ALTER TABLE {table} AUTO_INCREMENT = {above + 1}" if table and above > counter.last else ""
 
 
-class PostgreSQL(MergeSql):
-    number = "bigint"
-    raises_after = indexes_keys = False
-    positive = "{0} ~ '^[1-9][0-9]{{0,17}}$'"
-    drop_keys = "DROP TABLE IF EXISTS snowredis_keys"
+class PostgreSQL(Database):
+    kind, mark = "postgresql", '"'
+    as_text, backslash = "CAST({} AS text)", "\\"
+    number, positive = "bigint", "{0} ~ '^[1-9][0-9]{{0,17}}$'"
+    empty_key, drop_keys = "CAST('' AS text) AS key_, CAST(0 AS bigint) AS hash_", f"DROP TABLE IF EXISTS {KEYS}"
+    ends_by_ddl, checks_keys, indexes_keys = False, True, False
 
-    def literal(self, text: str) -> str:
-        return text_literal(text)
+    def begin(self, *, writes: bool, pairs: bool) -> None:
+        access = "READ WRITE" if writes else "READ ONLY"
+        for statement in (f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, {access}", *_LOCAL_SETTINGS):
+            self.run(statement)
 
-    def text(self, value: str) -> str:
-        return f"CAST({value} AS text)"
+    def _cursor_of_pages(self) -> Any:
+        return self.driver.cursor(name="snowredis_pages")
+
+    def take_lock(self, name: str, wait_s: int = LOCK_WAIT_S) -> bool:
+        key = int.from_bytes(blake2b(name.encode(), digest_size=7).digest())
+        if not wait_s:
+            return bool(self.one(f"SELECT pg_try_advisory_xact_lock({key})")[0])
+        try:
+            self.run(f"SELECT pg_advisory_xact_lock({key})")
+        except self.engine.dialect.loaded_dbapi.Error:
+            return False
+        return True
+
+    def lock(self, tables: Sequence[str]) -> None:
+        self.run(f"LOCK TABLE {', '.join(tables)} IN SHARE ROW EXCLUSIVE MODE")
 
     def looked_up(self, rule: int, value: str, pairs: Mapping[str, str]) -> str:
         # a constant, and no table: it works on a standby, too
         return f"(CAST({text_literal(json.dumps(pairs))} AS jsonb) ->> {self.text(value)})"
 
-    def store_pairs(self, session: Session, rule: int, pairs: Mapping[str, str]) -> None:
+    def store_pairs(self, rule: int, pairs: Mapping[str, str]) -> None:
         return
-
-    def moved_back(self, catalog: Catalog, names: Sequence[str]) -> list[str]:
-        return []
 
     def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
         # the hash of each value begins with that of the values before
@@ -163,13 +295,6 @@ class PostgreSQL(MergeSql):
                 hashed = f"hashtextextended({text}, {hashed})"
         return hashed
 
-    def keys_table(self, table: Table, columns: Sequence[str]) -> list[str]:
-        names = self.names(columns)
-        return [
-            "CREATE TEMPORARY TABLE snowredis_keys ON COMMIT DROP AS SELECT "
-            f"CAST('' AS text) AS key_, CAST(0 AS bigint) AS hash_, {names} FROM {table.sql} LIMIT 0"
-        ]
-
     def quiet(self, tables: Sequence[Table], late: Sequence[str]) -> tuple[list[str], list[str]]:
         before, after = list[str](), list[str]()
         for name, mode, relation in (trigger for table in tables for trigger in table.triggers):
@@ -181,30 +306,50 @@ class PostgreSQL(MergeSql):
         # a table with checks that are due cannot be altered
         return before, ["SET CONSTRAINTS ALL IMMEDIATE", *after]
 
-    def raised(self, counter: Counter, above: int, table: Table | None) -> str:
-        if counter.name is None:
-            return ""
-        highest = str(above)
-        if table is not None and counter.column:
-            highest = f"greatest({above}, (SELECT max({self.quote(counter.column)}) FROM {table.sql}))"
+    def raised(self, counter: Counter, above: int) -> str:
+        name, highest = text_literal(counter.name or ""), str(above)
+        if counter.table and counter.column:
+            rows = f"SELECT max({self.quote(counter.column)}) FROM {self.tables[counter.table].sql}"
+            highest = f"greatest({above}, ({rows}))"
         return (
-            f"SELECT setval({text_literal(counter.name)}, least(seqmax, greatest({highest}, {counter.last}, 1)), "
-            f"{highest} > 0 OR {counter.last} > 0) FROM pg_sequence "
-            f"WHERE seqrelid = {text_literal(counter.name)}::regclass AND seqincrement > 0"
+            f"SELECT setval({name}, least(seqmax, greatest({highest}, {counter.last}, 1)), {highest} > 0 OR "
+            f"{counter.last} > 0) FROM pg_sequence WHERE seqrelid = {name}::regclass AND seqincrement > 0"
         )
 
 
-class SQLite(MergeSql):
+class SQLite(Database):
+    kind, mark, parameter = "sqlite", '"', "?"
+    as_text, backslash = "CAST({} AS TEXT)", "\\"
     number = "INTEGER"
-    raises_after = indexes_keys = False
     positive = "({0} <> '' AND {0} NOT GLOB '*[^0-9]*' AND {0} NOT GLOB '0*' AND length({0}) < 19)"
-    drop_keys = "DROP TABLE IF EXISTS temp.snowredis_keys"
+    empty_key, drop_keys = "'' AS key_, 0 AS hash_", f"DROP TABLE IF EXISTS temp.{KEYS}"
+    ends_by_ddl, indexes_keys = False, False
 
-    def literal(self, text: str) -> str:
-        return text_literal(text)
+    def begin(self, *, writes: bool, pairs: bool) -> None:
+        # transactions begin here, not at the first change
+        self.driver.isolation_level = None
+        self.driver.create_function("snowredis_hash", -1, _hash, deterministic=True)
+        self.run(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
+        # This has no effect inside a transaction. It is off for changes: foreign keys are compared before the COMMIT
+        self.run(f"PRAGMA foreign_keys = {'OFF' if writes else 'ON'}")
+        self.run("BEGIN IMMEDIATE" if writes else "BEGIN")
+        if pairs:
+            self.run(f"CREATE TEMP TABLE {PAIRS} (rule_ INT, old_ TEXT, new_ TEXT, PRIMARY KEY (rule_, old_))")
 
-    def text(self, value: str) -> str:
-        return f"CAST({value} AS TEXT)"
+    def _cursor_of_pages(self) -> Any:
+        return self.driver.cursor()
+
+    def take_lock(self, name: str, wait_s: int = LOCK_WAIT_S) -> bool:
+        # BEGIN IMMEDIATE keeps other writers out
+        return True
+
+    def query(self, name: str) -> list[Any]:
+        # it is made with the first AUTOINCREMENT
+        is_missing = name == "counters" and not self.count("sqlite_master WHERE name = 'sqlite_sequence'")
+        return [] if is_missing else super().query(name)
+
+    def joined(self, texts: Sequence[str]) -> str:
+        return " || '|' || ".join(texts)
 
     def digits(self, column: TableColumn, value: str) -> str:
         text = f"WHEN {self.positive.format(value)} THEN {self.as_number(value)} END"
@@ -218,38 +363,86 @@ class SQLite(MergeSql):
             f"ELSE {value} END"
         )
 
-    def converted(self, column: TableColumn, value: str) -> str:
-        """Return a value as a column of texts stores it."""
-        if column.kind != "text":
-            return value
-        return f"CASE WHEN typeof({value}) IN ('integer', 'real') THEN CAST({value} AS TEXT) ELSE {value} END"
-
-    def moved_back(self, catalog: Catalog, names: Sequence[str]) -> list[str]:
-        return []
-
     def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
-        return f"snowredis_hash({', '.join(map(self.converted, columns, values))})"
-
-    def hash_sum(self, columns: Sequence[TableColumn], values: Sequence[str], came: str) -> str:
-        parts = ", ".join(map(self.converted, columns, values))
-        return f"coalesce(snowredis_sum({parts}){f' FILTER (WHERE {came})' if came else ''}, '0')"
-
-    def keys_table(self, table: Table, columns: Sequence[str]) -> list[str]:
-        names = self.names(columns)
-        return [
-            f"CREATE TEMP TABLE snowredis_keys AS SELECT '' AS key_, 0 AS hash_, {names} FROM main.{table.sql} LIMIT 0"
-        ]
+        # a column of texts stores a number as a text
+        as_text = "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS TEXT) ELSE {0} END"
+        stored = (
+            as_text.format(value) if column.kind == "text" else value
+            for column, value in zip(columns, values, strict=True)
+        )
+        return f"snowredis_hash({', '.join(stored)})"
 
     def quiet(self, tables: Sequence[Table], late: Sequence[str]) -> tuple[list[str], list[str]]:
         triggers = [(name, sql) for table in tables for name, _, sql in table.triggers]
         return [f"DROP TRIGGER {self.quote(name)}" for name, _ in triggers], [sql for _, sql in triggers]
 
-    def raised(self, counter: Counter, above: int, table: Table | None) -> str:
-        name = text_literal(table.name.removeprefix(".") if table else "")
+    def raised(self, counter: Counter, above: int) -> str:
+        name = text_literal((counter.table or "").removeprefix("."))
         return f"UPDATE sqlite_sequence SET seq = max(seq, {above}) WHERE name = {name}"
 
 
-def dialect_of(catalog: Catalog) -> MergeSql:
-    """Return the SQL of the kind of a database."""
-    kinds: dict[str, type[MergeSql]] = {"sqlite": SQLite, "postgresql": PostgreSQL}
-    return kinds.get(catalog.dialect.name, MergeSql)(catalog)
+def _hash(*values: object) -> int:
+    # 32 bits: a sum of some 10^9 of them is a number of SQLite's
+    return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=4).digest())
+
+
+# --- transactions ----------------------------------------------------------------------------------------
+
+_KINDS: dict[str, type[Database]] = {"sqlite": SQLite, "postgresql": PostgreSQL}
+
+
+@contextlib.contextmanager
+def transaction(engine: sa.Engine, *, writes: bool = False, pairs: bool = False) -> Iterator[Database]:
+    """Run one transaction, which sees the database at one moment. It is rolled back unless database.run("COMMIT").
+
+    Args:
+        pairs: whether it can look up pairs of values.
+    """
+    refused = "The transaction was rolled back, and nothing was changed" if writes else ""
+    with database_errors(engine, refused):
+        connection = engine.raw_connection()
+        try:
+            database = _KINDS.get(engine.dialect.name, Database)(engine, connection.driver_connection)
+            database.begin(writes=writes, pairs=pairs)
+            yield database
+        finally:
+            # without a COMMIT until now there is none; settings of this transaction must not reach the next one
+            connection.invalidate()
+
+
+@contextlib.contextmanager
+def two_databases(first: str, second: str, *, writes: bool = False) -> Iterator[tuple[Database, Database]]:
+    """Run a transaction of two databases: the second is only read.
+
+    Raises:
+        MergeError: they are of different kinds, or one database, or an older form of this tool began a merge.
+    """
+    engines = open_database(first), open_database(second)
+    kinds = [engine.dialect.name.replace("mariadb", "mysql") for engine in engines]
+    if len(set(kinds)) > 1:
+        raise MergeError(f"{' and '.join(sorted(kinds))} cannot be merged: both databases must be of one kind.")
+    _check_differ(*engines)
+    with transaction(engines[1], pairs=True) as its, transaction(engines[0], writes=writes, pairs=True) as mine:
+        if its.has(OLD_MAP):
+            raise MergeError(
+                f"the second database has a table {OLD_MAP}: snowredis 0.1 has changed ids there by a plan. Nothing "
+                "was changed; finish that merge with snowredis 0.1 (merge copy), or take it back (merge undo, merge "
+                "abandon), then drop the tables snowredis_merge_*."
+            )
+        yield mine, its
+
+
+def _check_differ(first: sa.Engine, second: sa.Engine) -> None:
+    """Refuse two URLs that lead to one database: a lock of one is seen from the other."""
+    if first.dialect.name == "sqlite":
+        is_same = Path(first.url.database or "").samefile(second.url.database or "")
+    else:
+        name = f"snowredis_{secrets.token_hex(8)}"
+        with transaction(first) as mine, transaction(second) as its:
+            if not mine.take_lock(name, 0):
+                raise MergeError(
+                    f"{url_of(first)} grants no advisory lock. Nothing was changed; connect without a proxy."
+                )
+            is_same = not its.take_lock(name, 0)
+    if is_same:
+        raise MergeError(f"{url_of(first)} and {url_of(second)} are one database. Nothing was written.")

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from snowredis.errors import shown
-from snowredis.merge.catalog import ROWID, Catalog, Table, TableColumn
+from snowredis.merge.catalog import ROWID, Table, TableColumn, checksum
 from snowredis.merge.evidence import (
     Evidence,
     Lead,
@@ -81,7 +81,7 @@ class _Tables:
 class Judge:
     def __init__(self, evidence: Evidence, tables: _Tables) -> None:
         self.evidence, self.tables = evidence, tables
-        self.catalog: Catalog = evidence.catalogs[0]
+        self.catalog = evidence.tables
         self._names = {column.lower() for _, column in evidence.ids} - {"id", ROWID}
 
     def guess(self, table: Table, column: TableColumn) -> Guess:
@@ -91,7 +91,7 @@ class Judge:
             return self._rowid(where)
         for key in table.foreign_keys:
             if column.name in key.columns:
-                return self._by_catalog(column, key.parent, key.parents[key.columns.index(column.name)])
+                return self._by_catalog(column, key.parent, key.target(column.name))
         if table.name in self.tables.same:
             return Guess("keep")
         if column.kind in ("text", "bytes", "json", "array"):
@@ -114,7 +114,7 @@ class Judge:
         return name.lower() in self._names or is_named_like_an_id(name)
 
     def _rowid(self, where: Where) -> Guess:
-        for name, table in self.catalog.tables.items() if where[0] not in self.tables.fixed else ():
+        for name, table in self.catalog.items() if where[0] not in self.tables.fixed else ():
             for column in table.columns.values():
                 if column.kind == "int" and column.name != ROWID and (name, column.name) not in self.evidence.ids:
                     leads = self.evidence.leads(self.evidence.numbers(name, column.name), column.name)
@@ -134,11 +134,11 @@ class Judge:
         """Return whether the column that a foreign key leads to moves, over any number of steps."""
         seen = {(parent, target)}
         while parent not in self.tables.fixed:
-            keys = (k for k in self.catalog.tables[parent].foreign_keys if target in k.columns and k.parent != parent)
+            keys = (k for k in self.catalog[parent].foreign_keys if target in k.columns and k.parent != parent)
             key = next(keys, None)
             if key is None or (key.parent, target) in seen:
-                return self.catalog.tables[parent].columns[target].kind == "int"
-            parent, target = key.parent, key.parents[key.columns.index(target)]
+                return self.catalog[parent].columns[target].kind == "int"
+            parent, target = key.parent, key.target(target)
             seen.add((parent, target))
         return False
 
@@ -200,7 +200,7 @@ class Judge:
         """Return whether these ids are wider than the column, or perhaps the same in both databases."""
         if lead.near > 1 and is_named:
             return False
-        its = self.catalog.tables[lead.where[0]].columns[lead.where[1]]
+        its = self.catalog[lead.where[0]].columns[lead.where[1]]
         return its.limit > column.limit or (lead.where[0] in self.tables.alike and not is_named)
 
     def _named(self, table: Table, column: TableColumn, sets: Two, leads: list[Lead]) -> Guess:
@@ -283,7 +283,7 @@ class Draft:
     """
 
     def __init__(self, evidence: Evidence) -> None:
-        self.evidence, self.catalog, self.tables = evidence, evidence.catalogs[0], _Tables()
+        self.evidence, self.catalog, self.tables = evidence, evidence.tables, _Tables()
         self.notes: dict[str, list[str]] = defaultdict(list)
         self.about: list[str] = []
         self._rows: dict[str, str] = {}
@@ -291,29 +291,29 @@ class Draft:
     def map(self) -> Map:
         """Return the map."""
         # a table of nothing but ids is judged after those that they lead to
-        for table in sorted(self.catalog.tables.values(), key=lambda t: all(c.name in t.primary for c in t.written)):
+        for table in sorted(self.catalog.values(), key=lambda t: all(c.name in t.primary for c in t.written)):
             self._rows[table.name] = self._judge_rows(table)
         judge, found = Judge(self.evidence, self.tables), {}
-        for name, table in self.catalog.tables.items():
+        for name, table in self.catalog.items():
             found[name] = self._draft_table(judge, table)
         orphans = [text for name, said in found.items() for text in self._orphans(name, said)]
         self.about += [f"orphans, which need no answer: {'; '.join(orphans)}"] * bool(orphans)
-        for name in self.evidence.catalogs[1].tables.keys() - self.catalog.tables.keys():
+        for name in self.evidence.databases[1].tables.keys() - self.catalog.keys():
             self.notes[name].append('only in the second database: create it in the first one, or "skip"')
             found[name] = TableMap(UNDECIDED)
         for group in self.evidence.generators():
             names = ", ".join(map(".".join, group))
             self.about.append(f"one generator for {names}? No number is in two of them: they need one offset, no own")
-        head = {"reviewed": False, "schema": self.catalog.checksum()}
+        head = {"reviewed": False, "schema": checksum(self.catalog)}
         return Map(head, found)
 
     def _orphans(self, name: str, said: TableMap) -> Iterator[str]:
         """Yield the columns of a table with numbers that lead to no row."""
-        table, evidence = self.catalog.tables[name], self.evidence
+        table, evidence = self.catalog[name], self.evidence
         for column in (*said.lists.get("id", []), *said.texts.get("of", {})):
             where = (name, column)
             keys = (key for key in table.foreign_keys if column in key.columns)
-            targets = [(key.parent, key.parents[key.columns.index(column)]) for key in keys]
+            targets = [(key.parent, key.target(column)) for key in keys]
             if not targets and where not in evidence.ids:
                 targets = [lead.where for lead in evidence.leads(evidence.numbers(*where), column, where)]
             if targets and table.columns[column].kind == "int":
@@ -463,19 +463,16 @@ class Draft:
 
 def doubts(the_map: Map, evidence: Evidence) -> Iterator[Doubt]:
     """Yield the columns whose rule in a finished map the evidence speaks against, unless they are sure."""
-    catalog = evidence.catalogs[0]
-    matched = {
-        name: (str(the_map.id_of(name, catalog)), said.match) for name, said in the_map.tables.items() if said.match
-    }
+    matched = {name: (str(column), the_map.tables[name].match) for name, column in the_map.ids.items()}
     judge = Judge(evidence, _Tables(fixed=set(the_map.of("first", "skip")), matched=matched))
     for name in the_map.of("copy"):
         said = the_map.tables[name]
-        for column in catalog.tables[name].written:
+        for column in evidence.tables[name].written:
             if column.name in said.lists.get("sure", []) or any(
-                column.name in key.columns for key in catalog.tables[name].foreign_keys
+                column.name in key.columns for key in evidence.tables[name].foreign_keys
             ):
                 continue
-            rule, guess = said.rule(column.name), judge.guess(catalog.tables[name], column)
+            rule, guess = said.rule(column.name), judge.guess(evidence.tables[name], column)
             if rule == "keep" and guess.rule in ("id", "of", "ask"):
                 text = f'{column.name} is in keep, and {guess.why}: move it to id, or write sure = ["{column.name}"]'
                 yield Doubt(name, column.name, text, guess.is_strong)

@@ -17,8 +17,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from snowredis.merge.catalog import ROWID, Catalog, Table, TableColumn
-from snowredis.merge.databases import Progress, Session
+from snowredis.merge.catalog import ROWID, Table, TableColumn
+from snowredis.merge.databases import Progress
+from snowredis.merge.dialects import Database
 
 SAMPLED = 20_000
 # rows of a table that the second look reads, and the places of its key at which it does
@@ -153,25 +154,18 @@ class Evidence:
         partly: tables of which not all rows were read.
     """
 
-    def __init__(
-        self,
-        sessions: tuple[Session, Session],
-        catalogs: tuple[Catalog, Catalog],
-        progress: Progress,
-        *,
-        reads_all: bool = True,
-    ) -> None:
-        self.sessions, self.catalogs, self.reads_all = sessions, catalogs, reads_all
+    def __init__(self, databases: tuple[Database, Database], progress: Progress, *, reads_all: bool = True) -> None:
+        self.databases, self.reads_all, self.tables = databases, reads_all, databases[0].tables
         self.samples: dict[str, tuple[Sample, Sample]] = {}
         self.ids: dict[Where, tuple[Ids, Ids]] = {}
         self.partly: list[str] = []
         self._numbers: dict[Where, Two] = {}
         self._every: dict[Where | None, Two] = {}
-        progress.start("looking at values", len(catalogs[0].tables))
-        for name in catalogs[0].tables:
+        progress.start("looking at values", len(self.tables))
+        for name in self.tables:
             self.samples[name] = (self._read(0, name), self._read(1, name))
             progress.add(1)
-        for name, table in catalogs[0].tables.items():
+        for name, table in self.tables.items():
             for column in table.columns.values():
                 if self.numbers_rows(table, column) and any(self.numbers(name, column.name)):
                     self.ids[name, column.name] = self._ids(0, name, column.name), self._ids(1, name, column.name)
@@ -179,51 +173,30 @@ class Evidence:
     # --- reading -----------------------------------------------------------------------------------
 
     def _read(self, side: int, name: str) -> Sample:
-        table, session = self.catalogs[side].tables.get(name), self.sessions[side]
+        database = self.databases[side]
+        table = database.tables.get(name)
         if table is None:
             return Sample()
         columns = [column for column in table.columns.values() if not column.is_generated]
-        names = ", ".join(self.catalogs[side].quote(column.name) for column in columns)
-        query = f"SELECT {names} FROM {table.sql}"
+        query = f"SELECT {database.names([column.name for column in columns])} FROM {table.sql}"
         at = {column.name: number for number, column in enumerate(columns)}
         key = [at[column] for column in table.primary]
         if self.reads_all:
-            rows, count = _kept(session.pages(query), key)
+            rows, count = _kept(database.pages(query), key)
         else:
-            rows = [row for page in session.pages(self._at_places(side, table, query)) for row in page]
+            rows = [row for page in database.pages(_at_places(database, table, query)) for row in page]
             count = len(rows)
             if count >= LOOKED // PLACES:
-                (count,) = session.one(f"SELECT COUNT(*) FROM {table.sql}")
-            if len(rows) < int(count) and name not in self.partly:
+                count = database.count(table.sql)
+            if len(rows) < count and name not in self.partly:
                 self.partly.append(name)
-        return Sample([tuple(map(_plain, columns, row)) for row in rows], at, int(count))
-
-    def _at_places(self, side: int, table: Table, query: str) -> str:
-        """Return the query of a part of a table: rows at PLACES of the range of its key, or the first rows."""
-        if not table.primary or table.columns[table.primary[0]].kind != "int":
-            return f"{query} LIMIT {LOOKED}"
-        key = self.catalogs[side].quote(table.primary[0])
-        ends = self.sessions[side].one(f"SELECT MIN({key}), MAX({key}) FROM {table.sql}")
-        if not all(isinstance(end, int | Decimal) for end in ends):
-            return f"{query} LIMIT {LOOKED}"
-        low, high = map(int, ends)
-        if high - low < LOOKED:
-            return f"{query} LIMIT {LOOKED}"
-        step = (high - low) // PLACES + 1
-        return " UNION ALL ".join(
-            f"SELECT * FROM ({query} WHERE {key} >= {start} AND {key} < {start + step} ORDER BY {key} "
-            f"LIMIT {LOOKED // PLACES}) p{number}"
-            for number, start in enumerate(range(low, high + 1, step))
-        )
+        return Sample([tuple(map(_plain, columns, row)) for row in rows], at, count)
 
     def _ids(self, side: int, name: str, column: str) -> Ids:
         sample, values = self.samples[name][side], self.numbers(name, column)[side]
         low, high, count = min(values, default=0), max(values, default=0), len(values)
         if sample.count > len(sample.rows):
-            quoted = self.catalogs[side].quote(column)
-            rows = f"{self.catalogs[side].tables[name].sql} WHERE {quoted} > 0"
-            found = self.sessions[side].one(f"SELECT MIN({quoted}), MAX({quoted}) FROM {rows}")
-            low, high = (int(each or 0) for each in found)
+            low, high = _ends(self.databases[side], self.databases[side].tables[name], column)
             count = sample.count
         return Ids(values, low, high, count)
 
@@ -269,13 +242,12 @@ class Evidence:
 
     def orphans(self, side: int, where: Where, target: Where) -> int:
         """Return how many rows of a database have a number that is no id of the target."""
-        catalog = self.catalogs[side]
-        if not {where[0], target[0]} <= catalog.tables.keys():
+        database = self.databases[side]
+        if not {where[0], target[0]} <= database.tables.keys():
             return 0
-        value, its = (catalog.quote(column) for column in (where[1], target[1]))
-        known = f"SELECT {its} FROM {catalog.tables[target[0]].sql} WHERE {its} IS NOT NULL"
-        rows = f"{catalog.tables[where[0]].sql} WHERE {value} > 0 AND {value} NOT IN ({known})"
-        return int(self.sessions[side].one(f"SELECT COUNT(*) FROM {rows}")[0])
+        value, its = database.quote(where[1]), database.quote(target[1])
+        known = f"SELECT {its} FROM {database.tables[target[0]].sql} WHERE {its} IS NOT NULL"
+        return database.count(f"{database.tables[where[0]].sql} WHERE {value} > 0 AND {value} NOT IN ({known})")
 
     def generators(self) -> list[list[Where]]:
         """Return columns of ids that one generator may number: their ranges touch, and no number is in two of them."""
@@ -365,6 +337,29 @@ class Evidence:
             if max(map(len, found)) >= 3 and all(its.high >= 1 << 16 for its in ids if its.count):
                 return where
         return None
+
+
+def _ends(database: Database, table: Table, column: str) -> tuple[int, int]:
+    """Return the least and the greatest positive number of a column; 0, 0: there is none."""
+    value = database.quote(column)
+    low, high = database.one(f"SELECT MIN({value}), MAX({value}) FROM {table.sql} WHERE {value} > 0")
+    are_numbers = isinstance(low, int | Decimal) and isinstance(high, int | Decimal)
+    return (int(low), int(high)) if are_numbers else (0, 0)
+
+
+def _at_places(database: Database, table: Table, query: str) -> str:
+    """Return the query of a part of a table: rows at PLACES of the range of its key, or the first rows."""
+    low, high = 0, 0
+    if table.primary and table.columns[table.primary[0]].kind == "int":
+        low, high = _ends(database, table, table.primary[0])
+    if high - low < LOOKED:
+        return f"{query} LIMIT {LOOKED}"
+    key, step = database.quote(table.primary[0]), (high - low) // PLACES + 1
+    return " UNION ALL ".join(
+        f"SELECT * FROM ({query} WHERE {key} >= {start} AND {key} < {start + step} ORDER BY {key} "
+        f"LIMIT {LOOKED // PLACES}) p{number}"
+        for number, start in enumerate(range(low, high + 1, step))
+    )
 
 
 def _reach(numbers: set[int], ids: Ids) -> float:

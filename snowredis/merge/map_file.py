@@ -23,11 +23,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import HEAD, ROWID, Catalog, ForeignKey
+from snowredis.merge.catalog import HEAD, ROWID, ForeignKey, Table, TableColumn, Tables, checksum
 
 ROWS = ("copy", "first", "skip")
 # words whose value is a list of columns; each says what happens to the values
@@ -40,7 +40,21 @@ UNDECIDED = "?"
 OFFSET = re.compile(r":offset(?:_(\w+))?\b")
 OF = re.compile(r":of\(\s*([^,()]+?)\s*,\s*((?:[^()]|\([^()]*\))+?)\s*\)")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_STAY = ("keep", "none")
+
+
+class Move(NamedTuple):
+    """Movement of the values of a column; the two ends of a foreign key have the same.
+
+    Attributes:
+        rule: "keep", "id", "flake", "of", or what only the database can say: "sql", "ask".
+        by: the group of the offset, the table with match, or the expression.
+    """
+
+    rule: str
+    by: str = ""
+
+
+_KEPT = Move("keep")
 
 
 @dataclass
@@ -84,25 +98,43 @@ class Map:
     Attributes:
         head: the words at its top.
         checksum: of the file.
+        ids: of each table with match: the column with the id of a row; None if that is not clear.
     """
 
     head: dict[str, Any]
     tables: dict[str, TableMap]
     checksum: str = ""
+    ids: dict[str, str | None] = field(default_factory=dict)
 
     def of(self, *rows: str) -> list[str]:
         """Return the tables with one of these words for their rows."""
         return [name for name, table in self.tables.items() if table.rows in rows]
 
-    def id_of(self, name: str, catalog: Catalog) -> str | None:
-        """Return the column with the id of a row that is matched; None if that is not clear."""
-        table = catalog.tables[name]
-        ids = [column for column, rule in self.tables[name].rules.items() if rule in ("id", "flake")]
-        # the rowid of SQLite moves beside the id
-        ids = [column for column in ids if column != ROWID] or ids
-        keys = [column for column in ids if table.columns[column].is_counter or [column] in table.uniques]
-        found = [column for column in keys if [column] == table.primary] or keys or ids
-        return found[0] if len(found) == 1 else None
+    def move(self, name: str, column: str) -> Move:
+        """Return how a column moves."""
+        said = self.tables[name]
+        rule = said.rule(column)
+        if said.rows == "skip" or rule in ("keep", "none"):
+            return _KEPT
+        if rule in ("of", "sql"):
+            return Move(rule, said.text(rule, column))
+        if column == self.ids.get(name):
+            return Move("of", name)
+        return Move("id", said.text("own", column)) if rule in ("id", "top") else Move(rule)
+
+    def find_ids(self, tables: Tables) -> None:
+        """Find in each table with match the column with the id of a row."""
+        matched = ((name, said) for name, said in self.tables.items() if said.match and name in tables)
+        self.ids = {name: _id_of(said, tables[name]) for name, said in matched}
+
+
+def _id_of(said: TableMap, table: Table) -> str | None:
+    ids = [column for column, rule in said.rules.items() if rule in ("id", "flake") and column in table.columns]
+    # the rowid of SQLite moves beside the id
+    ids = [column for column in ids if column != ROWID] or ids
+    keys = [column for column in ids if table.columns[column].is_counter or [column] in table.uniques]
+    found = [column for column in keys if [column] == table.primary] or keys or ids
+    return found[0] if len(found) == 1 else None
 
 
 def load_map(path: Path) -> Map:
@@ -153,112 +185,106 @@ def refusal(problems: Sequence[str]) -> MergeError:
 # --- what the map alone can be wrong in ------------------------------------------------------------------
 
 
-def problems_of(the_map: Map, catalog: Catalog, second: Catalog) -> Iterator[str]:
+def problems_of(the_map: Map, first: Tables, second: Tables, *, is_sqlite: bool) -> Iterator[str]:
     """Yield everything that is wrong in a map of these tables, each with what to write."""
+    the_map.find_ids(first)
     if the_map.head.get("reviewed") is not True:
         yield "the map is not reviewed: read every line, then write reviewed = true"
-    yield from _changed_tables(the_map, catalog, second)
+    yield from _changed_tables(the_map, first, second)
+    known = {name: said for name, said in the_map.tables.items() if name in first and said.rows in ROWS}
     for name, said in the_map.tables.items():
         if said.rows not in ROWS:
             yield f'[{name}] rows = "{said.rows}": write "copy", "first" or "skip"'
-        elif name in catalog.tables and said.rows != "skip":
-            yield from (f"[{name}] {text}" for text in _problems_of_table(the_map, name, catalog))
+    for name, said in known.items():
+        if said.rows != "skip":
+            found = (*_wrong_lists(said, first[name]), *_wrong_texts(the_map, name))
+            yield from (f"[{name}] {text}" for text in found)
+            for column, rule in said.rules.items():
+                if about := first[name].columns.get(column):
+                    yield from (f"[{name}] {text}" for text in _wrong_rule(said, rule, about, is_sqlite=is_sqlite))
+            for key in first[name].foreign_keys:
+                yield from (f"[{name}] {text}" for text in _apart(the_map, name, key))
 
 
-def _changed_tables(the_map: Map, catalog: Catalog, second: Catalog) -> Iterator[str]:
-    for name in second.tables.keys() - catalog.tables.keys():
+def _changed_tables(the_map: Map, first: Tables, second: Tables) -> Iterator[str]:
+    for name in second.keys() - first.keys():
         if name not in the_map.tables or the_map.tables[name].rows != "skip":
             yield f'[{name}] is only in the second database: create it in the first one, or write rows = "skip"'
-    for name in catalog.tables.keys() - the_map.tables.keys():
+    for name in first.keys() - the_map.tables.keys():
         yield f'[{name}] is not in the map: write it with its columns, and rows = "copy", "first" or "skip"'
-    for name in the_map.tables.keys() - catalog.tables.keys() - second.tables.keys():
+    for name in the_map.tables.keys() - first.keys() - second.keys():
         yield f"[{name}] is in the map, and there is no such table: take it out"
-    if (given := the_map.head.get("schema")) != (now := catalog.checksum()):
+    if (given := the_map.head.get("schema")) != (now := checksum(first)):
         yield (
             f"the columns are not those that the map was made for: a table, a column or a type has changed. Look at "
             f'what changed, then write schema = "{now}" (the map has {shown(given)})'
         )
 
 
-def _problems_of_table(the_map: Map, name: str, catalog: Catalog) -> Iterator[str]:
-    said, table = the_map.tables[name], catalog.tables[name]
-    rules, written = said.rules, [column.name for column in table.written]
+def _wrong_lists(said: TableMap, table: Table) -> Iterator[str]:
+    """Yield which columns are not there once, and what is left open."""
     named = [column for word in RULES for column in said.lists.get(word, [])]
     named += [column for word in ("of", "sql") for column in said.texts.get(word, {})]
     for column in dict.fromkeys(column for column in named if named.count(column) > 1):
         yield f"{column} stands there twice: leave it in one list"
     for column in said.lists.get("ask", []):
         yield f"{column} is undecided (ask): move it to id, keep or sql"
-    for word, columns in said.texts.items():
-        for column in (column for column, text in columns.items() if text == UNDECIDED):
-            yield f'{word}.{column} is undecided: write an expression for the new name, or match = ["{column}"]'
-    for column in (column for column in written if column not in rules):
+    for column in (column.name for column in table.written if column.name not in named):
         yield f"{column} is not in the map: write it into id or keep"
     every = [column for columns in (*said.lists.values(), *said.texts.values()) for column in columns]
     for column in dict.fromkeys(column for column in every if column not in table.columns):
         yield f"there is no column {column}: take it out"
-    for column, rule in rules.items():
-        yield from _problem_of_column(rule, column, said, table.columns, catalog)
-    groups = {group for table in the_map.tables.values() for group in table.texts.get("own", {}).values()}
-    targets = [(f"of.{column}", target) for column, target in said.texts.get("of", {}).items()]
-    for word in ("sql", "taken"):
-        for column, text in said.texts.get(word, {}).items():
-            targets += [(f"{word}.{column}", target) for target, _ in OF.findall(text)]
-            for group in OFFSET.findall(text):
-                if group and group not in groups:
-                    yield f"{word}.{column}: no column has own = {group}, so there is no :offset_{group}"
-    for where, target in targets:
-        if target not in the_map.tables or not the_map.tables[target].match:
-            yield f"{where}: {target} is no table with match = […]; ids of other tables are in id, or + :offset"
-    if said.match and the_map.id_of(name, catalog) is None:
-        yield "match: which column is the id of such a row? Leave one column in id that is a key by itself"
     if said.rows == "first" and not (said.lists.get("key") or table.uniques or said.lists.get("top")):
         yield 'rows = "first": the table has no key. Write key = […], the columns that name a row'
-    for key in table.foreign_keys:
-        yield from _apart(the_map, name, key, catalog)
 
 
-def _problem_of_column(
-    rule: str, column: str, said: TableMap, columns: Mapping[str, Any], catalog: Catalog
-) -> Iterator[str]:
-    known = columns.get(column)
-    if known is None:
-        return
-    if known.is_generated:
-        yield f"{column} is computed by the database: take it out"
-    movable = ("int", "text") if catalog.dialect.name != "sqlite" else ("int", "text", "bytes", "other")
-    if rule in ("id", "of", "flake", "top") and known.kind not in movable:
-        yield f'{column} is {known.type}, which holds no number: write sql.{column} = "…" instead of {rule}'
-    if column == ROWID and rule != "id":
+def _wrong_texts(the_map: Map, name: str) -> Iterator[str]:
+    """Yield which texts for columns are open, or name a group or a table that is none."""
+    said = the_map.tables[name]
+    groups = {group for each in the_map.tables.values() for group in each.texts.get("own", {}).values()}
+    for word, column, text in ((word, *each) for word, texts in said.texts.items() for each in texts.items()):
+        if text == UNDECIDED:
+            yield f'{word}.{column} is undecided: write an expression for the new name, or match = ["{column}"]'
+        if word == "own" and the_map.move(name, column).rule not in ("id", "of"):
+            yield f'own.{column} = "{text}": the column does not move. Move it to id, or take own out'
+        for group in OFFSET.findall(text) if word in ("sql", "taken") else ():
+            if group and group not in groups:
+                yield f"{word}.{column}: no column has own = {group}, so there is no :offset_{group}"
+        for target in [text] if word == "of" else [each for each, _ in OF.findall(text)]:
+            if target not in the_map.ids:
+                where = f"{word}.{column}: {target} is no table with match = […]"
+                yield f"{where}; ids of other tables are in id, or + :offset"
+    if said.match and the_map.ids[name] is None:
+        yield "match: which column is the id of such a row? Leave one column in id that is a key by itself"
+
+
+def _wrong_rule(said: TableMap, rule: str, column: TableColumn, *, is_sqlite: bool) -> Iterator[str]:
+    name = column.name
+    if column.is_generated:
+        yield f"{name} is computed by the database: take it out"
+    movable = ("int", "text", "bytes", "other") if is_sqlite else ("int", "text")
+    if rule in ("id", "of", "flake", "top") and column.kind not in movable:
+        yield f'{name} is {column.type}, which holds no number: write sql.{name} = "…" instead of {rule}'
+    if name == ROWID and rule != "id":
         yield f"{ROWID} can only be in id"
-    if said.text("taken", column) and rule not in ("keep", "sql"):
-        yield f"taken.{column}: the column must be in keep"
+    if said.text("taken", name) and rule not in ("keep", "sql"):
+        yield f"taken.{name}: the column must be in keep"
 
 
-def _apart(the_map: Map, name: str, key: ForeignKey, catalog: Catalog) -> Iterator[str]:
+def _apart(the_map: Map, name: str, key: ForeignKey) -> Iterator[str]:
     """Yield why a foreign key would lead to another row: its two ends do not move alike."""
     said, its = the_map.tables[name], the_map.tables.get(key.parent)
-    if its is None:
-        return
-    for column, target in zip(key.columns, key.parents, strict=True):
-        mine, right = said.rule(column), its.rule(target) if its.rows != "skip" else "keep"
-        if its.match and target == the_map.id_of(key.parent, catalog):
-            right = "of"
-        of = said.text("of", column)
-        is_same = mine == right or {mine, right} <= {*_STAY}
-        if right == "of":
-            is_same = is_same and of == key.parent
-        elif its.rows == "copy" or mine not in _STAY:
-            is_same = is_same and said.text("own", column) == its.text("own", target)
+    for column, target in zip(key.columns, key.parents, strict=True) if its else ():
+        mine, right = the_map.move(name, column), the_map.move(key.parent, target)
         # what an expression does is seen when the rows have come
-        if not is_same and "sql" not in (mine, right) and "ask" not in (mine, right):
-            wanted = f'of.{column} = "{key.parent}"' if right == "of" else f'{right} = ["{column}"]'
-            if right not in _STAY and its.text("own", target):
-                wanted += f', own.{column} = "{its.text("own", target)}"'
+        if its and mine != right and not {mine.rule, right.rule} & {"sql", "ask"}:
+            wanted = f'of.{column} = "{right.by}"' if right.rule == "of" else f'{right.rule} = ["{column}"]'
+            if right.rule == "id" and right.by:
+                wanted += f', own.{column} = "{right.by}"'
             stays = " (rows of that table stay away)" if its.rows == "skip" else ""
             yield (
-                f"{column} is in {mine}, and refers to {key.parent}.{target}, which is in {its.rule(target)}{stays}: "
-                f"both must move alike, or the key leads to another row; write {wanted}"
+                f"{column} is in {said.rule(column)}, and refers to {key.parent}.{target}, which is in "
+                f"{its.rule(target)}{stays}: both must move alike, or the key leads to another row; write {wanted}"
             )
 
 

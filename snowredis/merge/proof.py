@@ -10,6 +10,7 @@ import argparse
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cache
 from typing import NamedTuple
 
@@ -342,26 +343,21 @@ def _run(args: argparse.Namespace) -> int:
 
 def _measure(args: argparse.Namespace) -> None:
     """Take the greatest id from the column, if the command line does not say it."""
-    import sqlalchemy as sa
-
-    from snowredis.merge.databases import open_database, reading
-    from snowredis.merge.sources import column_of, parse_sources
+    from snowredis.merge.databases import open_database
+    from snowredis.merge.dialects import transaction
+    from snowredis.merge.sources import parse_sources, query_of
 
     (source,) = parse_sources([args.source])
-    if source.kind != "database":
+    if not source.table:
         text = f"{source.shown} is a file. Name a column of a database, as postgresql://host/db#orders.id."
         raise CommandError(ExitCode.BAD_INPUT, text)
-    engine = open_database(source.location)
-    column = column_of(engine, source)
-    with reading(engine) as connection:
-        first, last = connection.execute(sa.select(sa.func.min(column), sa.func.max(column))).one()
-    if first is not None and int(first) < 0:
-        raise CommandError(
-            ExitCode.BAD_INPUT,
-            f"{source.shown} has the id {int(first)}, and ids are 0 or more. Correct that row first.",
-        )
+    with transaction(open_database(source.location)) as database:
+        first, last = database.one(query_of(database, source, "MIN({0})", "MAX({0})"))
+    if first is not None and not (first == int(first) >= 0 if isinstance(first, int | Decimal) else False):
+        text = f"{source.shown} has the value {shown(first)}, and ids are whole numbers from 0 on. Correct that first."
+        raise CommandError(ExitCode.BAD_INPUT, text)
     if args.max is None:
-        args.max = 0 if last is None else int(last)
+        args.max = int(last or 0)
 
 
 def _old_ids(args: argparse.Namespace, start_ms: int) -> IdSet:

@@ -16,37 +16,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from snowredis.core.values import iso_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import MARK, Catalog, ForeignKey, check_no_old_map
-from snowredis.merge.databases import (
-    Progress,
-    Session,
-    database_errors,
-    is_same_database,
-    open_database,
-    take_lock,
-    text_literal,
-    transaction,
-    url_of,
-)
-from snowredis.merge.dialects import dialect_of
+from snowredis.merge.catalog import MARK, ForeignKey, parents_first
+from snowredis.merge.databases import Progress, database_errors, text_literal, url_of
+from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Doubt, doubts
 from snowredis.merge.evidence import Evidence
-from snowredis.merge.map_file import Map, load_map, problems_of, refusal
-from snowredis.merge.refusals import (
-    Numbers,
-    can_lock,
-    choose_offsets,
-    clashes,
-    numbers_of,
-    obstacles,
-    values_of_none,
-)
-from snowredis.merge.translation import Translation, Transport
+from snowredis.merge.map_file import load_map, problems_of, refusal
+from snowredis.merge.refusals import choose_offsets, clashes, obstacles, values_of_none
+from snowredis.merge.translation import Translation
 
 _MARK_TABLE = (
     f"CREATE TABLE IF NOT EXISTS {MARK} (second VARCHAR(32) PRIMARY KEY, merged_at VARCHAR(32), ids_plus BIGINT, "
@@ -104,71 +84,70 @@ def merge(
     Raises:
         MergeError: refused, or rolled back.
     """
-    the_map, (first, second) = load_map(path), open_two(*urls)
-    moved_back = list[str]()
+    the_map, moved_back = load_map(path), list[str]()
     try:
-        with transaction(second) as reads, transaction(first, writes=True) as writes:
-            take_lock(writes, MARK)
+        with two_databases(*urls, writes=True) as (first, second):
             progress.start("reading tables and foreign keys")
-            catalogs = Catalog(writes, is_first=True), Catalog(reads, is_first=False)
-            check_no_old_map(catalogs[1])
-            if problems := list(problems_of(the_map, *catalogs)):
+            engine = first.engine
+            if not first.take_lock(MARK):
+                raise MergeError(
+                    f"another process merges into {url_of(engine)}. Nothing was changed by this one; wait for the "
+                    "other, or stop it, and run the same command again."
+                )
+            problems = list(problems_of(the_map, first.tables, second.tables, is_sqlite=first.kind == "sqlite"))
+            if problems:
                 raise refusal(problems)
-            translation = Translation(the_map, *catalogs, Transport(writes, reads, catalogs, progress))
-            run = _Run(translation, progress, pause)
+            translation = Translation(the_map, first, second, progress)
+            run = _Run(translation, pause)
             verdict = run.prepare()
-            moved_back += run.sql.moved_back(catalogs[0], run.names)
+            moved_back += first.moved_back(translation.names)
             run.copy()
             verdict.rows = run.prove()
             verdict.changed = _write_pairs(translation, pairs if commits else None)
             pause("proved")
             if commits:
-                run.mark(first)
+                run.mark()
                 run.raise_counters(after=False)
                 pause("COMMIT")
-                writes.run("COMMIT")
+                first.run("COMMIT")
                 moved_back.clear()
                 pause("committed")
                 run.raise_counters(after=True)
     finally:
         if moved_back:
-            with database_errors(first), first.connect() as connection:
+            with transaction(engine, writes=True) as again:
                 for statement in moved_back:
-                    connection.exec_driver_sql(statement)
+                    again.run(statement)
     return verdict
 
 
-def open_two(first: str, second: str) -> tuple[sa.Engine, sa.Engine]:
-    """Open both databases.
+@dataclass
+class _Before:
+    """State of a table of the first database before the copy.
 
-    Raises:
-        MergeError: they are of different kinds, or one database.
+    Attributes:
+        count: of all rows.
+        moved: the condition of a row that came, with {0} for the row; empty: its values do not say it.
+        rows, hashed: if they do not: how many rows there are, and their hash.
+        orphans: of each of its unsure keys: rows that lead nowhere.
     """
-    engines = open_database(first), open_database(second)
-    kinds = {{"mariadb": "mysql"}.get(engine.dialect.name, engine.dialect.name) for engine in engines}
-    if len(kinds) > 1:
-        raise MergeError(f"{' and '.join(sorted(kinds))} cannot be merged: both databases must be of one kind.")
-    if is_same_database(*engines):
-        raise MergeError(f"{url_of(engines[0])} and {url_of(engines[1])} are one database. Nothing was written.")
-    return engines
+
+    count: int
+    moved: str = ""
+    rows: int = 0
+    hashed: int = 0
+    orphans: list[int] = field(default_factory=list)
 
 
 class _Run:
     """The steps of one merge."""
 
-    def __init__(self, translation: Translation, progress: Progress, pause: Callable[[str], None]) -> None:
-        self.translation, self.progress, self.pause = translation, progress, pause
-        self.map: Map = translation.map
-        self.first: Session = translation.transport.first
-        self.second: Session = translation.transport.second
-        self.catalog, self.sql = translation.first, dialect_of(translation.first)
-        self.names = self.map.of("copy", "first")
+    def __init__(self, translation: Translation, pause: Callable[[str], None]) -> None:
+        self.translation, self.progress, self.pause = translation, translation.progress, pause
+        self.map, self.names = translation.map, translation.names
+        self.first, self.second = translation.first, translation.second
         self.seen = _rows_seen(translation)
-        self.before: dict[str, list[int]] = {}
-        self.orphans: dict[tuple[str, int], int] = {}
-        self.moved: dict[str, str] = {}
-
-    # --- before the first row ----------------------------------------------------------------------
+        self.before: dict[str, _Before] = {}
 
     def prepare(self) -> MergeResult:
         """Find offsets and pairs.
@@ -178,45 +157,198 @@ class _Run:
         """
         self._check_mark()
         translation = self.translation
-        problems = list(obstacles(translation))
-        if problems:
+        if problems := list(obstacles(translation)):
             raise refusal(problems)
-        if can_lock(self.sql) and self.names:
-            tables = ", ".join(self.catalog.tables[name].sql for name in self.names)
-            self.first.run(f"LOCK TABLE {tables} IN SHARE ROW EXCLUSIVE MODE")
+        if self.names:
+            self.first.lock([self.first.tables[name].sql for name in self.names])
         self.progress.start("comparing ids")
-        numbers = numbers_of(translation)
-        problems += choose_offsets(translation, numbers)
-        problems += values_of_none(translation)
-        problems += self._strange_groups(numbers)
-        if not problems:
-            problems += translation.find_pairs()
-        if not problems:
-            problems += clashes(translation)
-        evidence = Evidence(
-            (self.first, self.second), (translation.first, translation.second), self.progress, reads_all=False
-        )
-        found = list(doubts(self.map, evidence))
-        problems += [f"[{doubt.table}] {doubt.text}" for doubt in found if doubt.is_strong]
+        problems = [*choose_offsets(translation), *values_of_none(translation)]
+        for found in (translation.find_pairs, lambda: clashes(translation)):
+            problems += [] if problems else found()
+        evidence = Evidence((self.first, self.second), self.progress, reads_all=False)
+        looked = list(doubts(self.map, evidence))
+        problems += [f"[{doubt.table}] {doubt.text}" for doubt in looked if doubt.is_strong]
         if problems:
             raise refusal(problems)
         return MergeResult(
             tables=len(self.names),
             offsets=translation.offsets,
-            merges_left=numbers.merges_left,
+            merges_left=translation.merges_left,
             away={name: away for name, away in translation.away.items() if away[0]},
-            doubts=found,
+            doubts=looked,
             partly=evidence.partly,
         )
 
-    def _strange_groups(self, numbers: Numbers) -> Iterator[str]:
+    # --- rows --------------------------------------------------------------------------------------
+
+    def copy(self) -> None:
+        """Copy all rows that come, with triggers off and foreign keys that wait."""
+        tables = self.first.tables
+        for name in tables:
+            self.before[name] = self._state_of(name)
+        ordered, late = parents_first(tables, self.names)
+        before, after = self.first.quiet([tables[name] for name in self.names], late)
+        for statement in before:
+            self.first.run(statement)
+        self.progress.start("copying", sum(self.before[name].count for name in ordered))
+        for name in ordered:
+            self.pause(name)
+            self.translation.copy(name, tables[name].sql, self.translation.columns(name), [])
         for name in self.names:
-            for column, group in self.map.tables[name].texts.get("own", {}).items():
-                if self.map.tables[name].rule(column) not in ("id", "of", "top"):
-                    yield f'[{name}] own.{column} = "{group}": the column does not move. Move it to id, or take own out'
+            self._raise_tops(name)
+        for statement in after:
+            self.first.run(statement)
+
+    def _state_of(self, name: str) -> _Before:
+        found = _Before(self.first.count(self.first.tables[name].sql))
+        if name in self.names:
+            found.moved = self._moved(name)
+            if not found.moved:
+                _, found.rows, found.hashed = self._hash(name)
+            for key in self._unsure_keys(name):
+                found.orphans.append(0 if found.moved else self._orphans(self.first, name, key))
+        return found
+
+    def _moved(self, name: str) -> str:
+        """Return the condition that a row came: an id moved above all of before in each; empty: there is none."""
+        table, said = self.first.tables[name], self.map.tables[name]
+        for column, rule in said.rules.items():
+            known, value = table.columns[column], self.translation.column(column)
+            is_number = known.is_counter or column == "rowid"
+            # any column of SQLite may hold a text
+            is_key = is_number or (column in table.primary[:1] and self.first.kind != "sqlite")
+            if rule == "id" and known.kind == "int" and is_key:
+                others = self.translation.rows(name, f"({value} IS NULL OR {value} <= 0)")
+                if not self.second.count(others.removeprefix("FROM ")):
+                    offset = self.translation.offsets[said.text("own", column)]
+                    return f"{{0}}.{self.first.quote(column)} > {offset}"
+        return ""
+
+    def _unsure_keys(self, name: str) -> list[ForeignKey]:
+        """Return the foreign keys that neither the database checks, nor the rules of the map.
+
+        If all rows of the parent come, and both ends move alike, a row leads where it led in the second database.
+        """
+
+        def is_sure(key: ForeignKey) -> bool:
+            its, move = self.map.tables[key.parent], self.map.move
+            ends = {move(name, each).rule for each in key.columns} | {
+                move(key.parent, each).rule for each in key.parents
+            }
+            named = any(its.text("taken", column) for column in key.parents)
+            return its.rows == "copy" and not its.match and not named and not {"sql", "of"} & ends
+
+        keys = self.first.tables[name].foreign_keys
+        return [key for key in keys if not self.first.checks_keys and not is_sure(key)]
+
+    def _orphans(self, database: Database, name: str, key: ForeignKey, where: str = "") -> int:
+        given = [f"c.{database.quote(column)} IS NOT NULL" for column in key.columns]
+        parent, same = database.tables[key.parent].sql, database.same("p", key.parents, "c", key.columns)
+        found = [*given, f"NOT EXISTS (SELECT 1 FROM {parent} p WHERE {same})", *filter(None, [where])]
+        return database.count(f"{database.tables[name].sql} c WHERE {' AND '.join(found)}")
+
+    def _raise_tops(self, name: str) -> None:
+        """Raise the counters that rows of the first database hold above those of the second."""
+        tops, first, value = self.map.tables[name].lists.get("top", []), self.first, self.translation.value
+        if not tops:
+            return
+        key = self.translation.first_key(name)
+        values = [*(value(name, column) for column in tops), *(first.text(value(name, column)) for column in key)]
+        for row in self.second.rows(f"SELECT {', '.join(values)} FROM {self.second.tables[name].sql} y"):
+            same = [
+                f"{first.text(first.quote(column))} = {first.literal(str(each))}"
+                for column, each in zip(key, row[len(tops) :], strict=True)
+            ]
+            for column, number in zip(tops, row, strict=False):
+                if number is not None:
+                    where = " AND ".join([*same, f"{first.quote(column)} < {int(number)}"])
+                    first.run(
+                        f"UPDATE {first.tables[name].sql} SET {first.quote(column)} = {int(number)} WHERE {where}"
+                    )
+
+    # --- proof -------------------------------------------------------------------------------------
+
+    def prove(self) -> int:
+        """Compare what is there now with the rules and with what was there; return how many rows came.
+
+        Raises:
+            MergeError: it is not that.
+        """
+        wrong, total = list[str](), 0
+        self.progress.start("comparing rows", len(self.names))
+        for name, table in self.first.tables.items():
+            before, came, hashed = self.before[name], 0, 0
+            if name in self.names:
+                _, came, hashed = self._hash(name, of_second=True)
+                count, *now = self._hash(name, came=before.moved.format("y"))
+                if now != [before.rows + came, before.hashed + hashed]:
+                    wrong.append(
+                        f"[{name}] the rows that came are not those that the rules make of the second database"
+                    )
+                wrong += self._lost(name)
+                self.progress.add(1)
+            else:
+                count = self.first.count(table.sql)
+            total += came
+            if count != before.count + came:
+                wrong.append(f"[{name}] has {count:,} rows instead of {before.count:,} + {came:,}")
+        if wrong:
+            raise MergeError("the proof failed, and everything was rolled back", wrong)
+        return total
+
+    def _hash(self, name: str, *, of_second: bool = False, came: str = "") -> list[int]:
+        """Return how many rows there are, how many *came*, and the hash of those.
+
+        Args:
+            of_second: what the rules make of the rows of the second database.
+            came: a condition; empty: all.
+        """
+        tops, translation = self.map.tables[name].lists.get("top", []), self.translation
+        names = [column for column in translation.columns(name) if column not in tops]
+        columns = [self.first.tables[name].columns[column] for column in names]
+        database, values, rows = (
+            self.first,
+            list(map(translation.column, names)),
+            f"FROM {self.first.tables[name].sql} y",
+        )
+        if of_second:
+            database, values, rows = self.second, translation.values(name, names), translation.rows(name)
+        hashed, one = database.row_hash(columns, values) if columns else "0", "1"
+        if came:
+            hashed, one = f"CASE WHEN {came} THEN {hashed} END", f"CASE WHEN {came} THEN 1 END"
+        return [int(number or 0) for number in database.one(f"SELECT COUNT(*), COUNT({one}), SUM({hashed}) {rows}")]
+
+    def _lost(self, name: str) -> Iterator[str]:
+        before = self.before[name]
+        for key, orphans in zip(self._unsure_keys(name), before.orphans, strict=True):
+            new = self._orphans(self.first, name, key, before.moved.format("c")) - orphans
+            if new and new > self._orphans(self.second, name, key):
+                columns = ", ".join(key.columns)
+                yield f"[{name}] {new:,} rows came whose {columns} leads to no row of {key.parent}"
+
+    # --- counters and mark -------------------------------------------------------------------------
+
+    def raise_counters(self, *, after: bool) -> None:
+        """Move counters above the numbers that came, and above those that the second database has given."""
+        if after != self.first.ends_by_ddl:
+            return
+        last = {(each.table, each.column, each.name): each.last for each in self.second.counters}
+        with database_errors(self.first.engine, "The merge is complete; only a counter was not raised"):
+            for counter in self.first.counters:
+                said, column = self.map.tables.get(counter.table or ""), counter.column or ""
+                if said is not None and said.rows == "skip":
+                    continue
+                above, moves = (
+                    last.get((counter.table, counter.column, counter.name), 0),
+                    not said or said.rule(column) == "id",
+                )
+                offset = self.translation.offsets[said.text("own", column) if said else ""]
+                above = above + offset if above and moves else 0
+                if statement := self.first.raised(counter, above):
+                    self.first.run(statement)
 
     def _check_mark(self) -> None:
-        if not self.catalog.has(MARK):
+        if not self.first.has(MARK):
             return
         for second, at, plus, seen in self.first.rows(f"SELECT second, merged_at, ids_plus, rows_seen FROM {MARK}"):
             there = json.loads(seen)
@@ -229,196 +361,17 @@ class _Run:
                     f"again. If it is another database: DELETE FROM {MARK} WHERE second = '{second}'"
                 )
 
-    # --- rows --------------------------------------------------------------------------------------
-
-    def copy(self) -> None:
-        """Copy all rows that come, with triggers off and foreign keys that wait."""
-        translation, tables = self.translation, self.catalog.tables
-        self._count_before()
-        ordered, late = parents_first(self.catalog, self.names)
-        before, after = self.sql.quiet([tables[name] for name in self.names], late)
-        for statement in before:
-            self.first.run(statement)
-        sizes = {name: self.before[name][0] for name in ordered}
-        self.progress.start("copying", sum(sizes.values()))
-        for name in ordered:
-            self.pause(name)
-            translation.copy(name, tables[name].sql, translation.columns(name), [])
-        for name in self.names:
-            self._raise_tops(name)
-        for statement in after:
-            self.first.run(statement)
-
-    def _count_before(self) -> None:
-        for name, table in self.catalog.tables.items():
-            (count,) = self.first.one(f"SELECT COUNT(*) FROM {table.sql}")
-            self.before[name] = [int(count), 0]
-        for name in self.names:
-            self.moved[name] = self._moved_column(name)
-            if not self.moved[name]:
-                self.before[name] = self._hash(name)[1:]
-            for at, key in enumerate(self._unsure_keys(name)):
-                self.orphans[name, at] = 0 if self.moved[name] else self._orphans(self.first, self.catalog, name, key)
-
-    def _unsure_keys(self, name: str) -> list[ForeignKey]:
-        """Return the foreign keys that neither the database checks, nor the rules of the map.
-
-        If all rows of the parent come, and both ends move alike, a row leads where it led in the second database.
-        """
-        if self.first.engine.dialect.name == "postgresql":
-            return []
-
-        def is_sure(key: ForeignKey) -> bool:
-            its = self.map.tables[key.parent]
-            ends = [*map(self.map.tables[name].rule, key.columns), *map(its.rule, key.parents)]
-            named = any(its.text("taken", column) for column in key.parents)
-            return its.rows == "copy" and not its.match and not named and not {"sql", "of"} & {*ends}
-
-        return [key for key in self.catalog.tables[name].foreign_keys if not is_sure(key)]
-
-    def _moved_column(self, name: str) -> str:
-        """Return a column whose values say which rows came: it moved in each of them; empty: there is none."""
-        table, said = self.catalog.tables[name], self.map.tables[name]
-        for column, rule in said.rules.items():
-            known = table.columns[column]
-            in_key = known.is_counter or column == "rowid" or column in table.primary[:1]
-            if rule == "id" and known.kind == "int" and in_key:
-                if self.first.engine.dialect.name == "sqlite" and not (known.is_counter or column == "rowid"):
-                    continue
-                value = f"y.{self.sql.quote(column)}"
-                (count,) = self.second.one(
-                    f"SELECT COUNT(*) {self.translation.rows(name, f'({value} IS NULL OR {value} <= 0)')}"
-                )
-                if not int(count):
-                    return column
-        return ""
-
-    def _came(self, name: str, row: str = "y") -> str:
-        column = self.moved[name]
-        if not column:
-            return ""
-        offset = self.translation.offsets[self.map.tables[name].text("own", column)]
-        return f"{row}.{self.sql.quote(column)} > {offset}"
-
-    # --- proof -------------------------------------------------------------------------------------
-
-    def prove(self) -> int:
-        """Compare what is there now with the rules and with what was there; return how many rows came.
-
-        Raises:
-            MergeError: it is not that.
-        """
-        wrong, total = list[str](), 0
-        self.progress.start("comparing rows", len(self.names))
-        for name, table in self.catalog.tables.items():
-            if name not in self.names:
-                (count,), came = self.first.one(f"SELECT COUNT(*) FROM {table.sql}"), [0, 0]
-            else:
-                came = self._rules_hash(name)
-                count, *now = self._hash(name, self._came(name))
-                before = [0, 0] if self.moved[name] else self.before[name]
-                if now != [one + other for one, other in zip(before, came, strict=True)]:
-                    wrong.append(
-                        f"[{name}] the rows that came are not those that the rules make of the second database"
-                    )
-                wrong += self._lost(name)
-                self.progress.add(1)
-            total += came[0]
-            if int(count) != self.before[name][0] + came[0]:
-                wrong.append(f"[{name}] has {int(count):,} rows instead of {self.before[name][0]:,} + {came[0]:,}")
-        if wrong:
-            raise MergeError("the proof failed, and everything was rolled back", wrong)
-        return total
-
-    def _hashed(self, name: str) -> list[str]:
-        tops = self.map.tables[name].lists.get("top", [])
-        return [column for column in self.translation.columns(name) if column not in tops]
-
-    def _hash(self, name: str, came: str = "") -> list[int]:
-        """Return how many rows the first database has, how many *came*, and the hash of those."""
-        table, names = self.catalog.tables[name], self._hashed(name)
-        columns = [table.columns[column] for column in names]
-        values = [f"y.{self.sql.quote(column)}" for column in names]
-        return list(map(int, self.first.one(self.sql.rows_hash(columns, values, f"FROM {table.sql} y", came))))
-
-    def _rules_hash(self, name: str) -> list[int]:
-        names = self._hashed(name)
-        columns = [self.catalog.tables[name].columns[column] for column in names]
-        values, rows = self.translation.values(name, names), self.translation.rows(name)
-        return list(map(int, self.second.one(self.sql.rows_hash(columns, values, rows))))[1:]
-
-    def _lost(self, name: str) -> Iterator[str]:
-        for at, key in enumerate(self._unsure_keys(name)):
-            now = self._orphans(self.first, self.catalog, name, key, self._came(name, "c"))
-            new = now - self.orphans[name, at]
-            if new and new > self._orphans(self.second, self.translation.second, name, key):
-                columns = ", ".join(key.columns)
-                yield f"[{name}] {new:,} rows came whose {columns} leads to no row of {key.parent}"
-
-    def _orphans(self, session: Session, catalog: Catalog, name: str, key: ForeignKey, where: str = "") -> int:
-        quote = catalog.quote
-        given = [f"c.{quote(column)} IS NOT NULL" for column in key.columns]
-        same = " AND ".join(
-            f"p.{quote(target)} = c.{quote(column)}" for column, target in zip(key.columns, key.parents, strict=True)
-        )
-        none = f"NOT EXISTS (SELECT 1 FROM {catalog.tables[key.parent].sql} p WHERE {same})"
-        found = " AND ".join([*given, none, where] if where else [*given, none])
-        (count,) = session.one(f"SELECT COUNT(*) FROM {catalog.tables[name].sql} c WHERE {found}")
-        return int(count)
-
-    # --- counters and mark -------------------------------------------------------------------------
-
-    def _raise_tops(self, name: str) -> None:
-        """Raise the counters that rows of the first database hold above those of the second."""
-        said, table = self.map.tables[name], self.catalog.tables[name]
-        tops = said.lists.get("top", [])
-        if not tops:
-            return
-        key, quote = self.translation.first_key(name), self.sql.quote
-        values = [self.translation.value(name, column) for column in tops]
-        keys = [self.sql.text(self.translation.value(name, column)) for column in key]
-        query = f"SELECT {', '.join([*values, *keys])} FROM {self.translation.second.tables[name].sql} y"
-        for row in self.second.rows(query):
-            same = [
-                f"{self.sql.text(quote(column))} = {self.sql.literal(str(value))}"
-                for column, value in zip(key, row[len(tops) :], strict=True)
-            ]
-            for column, value in zip(tops, row, strict=False):
-                if value is not None:
-                    where = " AND ".join([*same, f"{quote(column)} < {int(value)}"])
-                    self.first.run(f"UPDATE {table.sql} SET {quote(column)} = {int(value)} WHERE {where}")
-
-    def raise_counters(self, *, after: bool) -> None:
-        """Move counters above the numbers that came, and above those that the second database has given."""
-        if after != self.sql.raises_after:
-            return
-        last = {(each.table, each.column, each.name): each.last for each in self.translation.second.counters}
-        with database_errors(self.first.engine, "The merge is complete; only a counter was not raised"):
-            for counter in self.catalog.counters:
-                said = self.map.tables.get(counter.table or "")
-                if said is not None and said.rows == "skip":
-                    continue
-                above, column = last.get((counter.table, counter.column, counter.name), 0), counter.column or ""
-                group = said.text("own", column) if said is not None else ""
-                moves = said is None or said.rule(column) == "id"
-                above = above + self.translation.offsets[group] if above and moves else 0
-                table = self.catalog.tables[counter.table] if counter.table else None
-                if statement := self.sql.raised(counter, above, table):
-                    self.first.run(statement)
-
-    def mark(self, engine: sa.Engine) -> None:
+    def mark(self) -> None:
         """Write, as a part of the transaction, that this second database was merged."""
-        if self.sql.raises_after:
-            # a CREATE TABLE would end the transaction
-            with engine.connect() as other:
-                other.exec_driver_sql(_MARK_TABLE)
-                other.commit()
+        if self.first.ends_by_ddl:
+            with transaction(self.first.engine, writes=True) as other:
+                other.run(_MARK_TABLE)
         else:
             self.first.run(_MARK_TABLE)
         offsets, seen = json.dumps(self.translation.offsets), json.dumps(self.seen)
         second = hashlib.blake2b(seen.encode(), digest_size=8).hexdigest()
         now = iso_text(time.time_ns() // 1_000_000)
-        texts = ", ".join(self.sql.literal(text) for text in (offsets, self.map.checksum, seen))
+        texts = ", ".join(self.first.literal(text) for text in (offsets, self.map.checksum, seen))
         plus = self.translation.offsets[""]
         self.first.run(f"INSERT INTO {MARK} VALUES ({text_literal(second)}, {text_literal(now)}, {plus}, {texts})")
 
@@ -426,37 +379,19 @@ class _Run:
 def _rows_seen(translation: Translation) -> dict[str, str]:
     """Return a hash of the first rows of each table of the second database, by which it is known again."""
     found: dict[str, str] = {}
+    second = translation.second
     # a table without such ids counts only if there is no other: its rows are sorted by all columns
-    names = translation.map.of("copy")
-    for name, is_last in [(name, False) for name in names] + [(name, True) for name in names]:
-        table, rules = translation.second.tables.get(name), translation.map.tables[name].rules
-        key = next((c for c in table.primary if rules.get(c) in ("id", "flake")), None) if table else None
-        if table is not None and (key is not None or (is_last and not found)):
-            every = [translation.sql.quote(column.name) for column in table.written]
-            columns = ", ".join(every)
-            order = translation.sql.quote(key) if key else ", ".join(map(translation.sql.text, every))
-            rows = translation.transport.second.rows(
-                f"SELECT {columns} FROM {table.sql} ORDER BY {order} LIMIT {_SEEN}"
-            )
-            if rows:
-                found[name] = hashlib.blake2b(repr(rows).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    for has_id in (True, False):
+        for name in translation.map.of("copy") if has_id or not found else ():
+            table, rules = second.tables.get(name), translation.map.tables[name].rules
+            key = [c for c in table.primary if rules.get(c) in ("id", "flake")][:1] if table else []
+            if table is not None and bool(key) == has_id:
+                columns = [second.quote(column.name) for column in table.written]
+                order = second.names(key) or ", ".join(map(second.text, columns))
+                rows = second.rows(f"SELECT {', '.join(columns)} FROM {table.sql} ORDER BY {order} LIMIT {_SEEN}")
+                if rows:
+                    found[name] = hashlib.blake2b(repr(rows).encode("utf-8", "replace"), digest_size=8).hexdigest()
     return found
-
-
-def parents_first(catalog: Catalog, names: list[str]) -> tuple[list[str], list[str]]:
-    """Return tables in an order in which parents come first, and how the foreign keys of circles are named."""
-    left, ordered, late = list(names), list[str](), list[str]()
-    while left:
-
-        def missing(name: str) -> list[ForeignKey]:
-            return [k for k in catalog.tables[name].foreign_keys if k.parent in left and k.parent != name]  # noqa: B023
-
-        free = [name for name in left if not missing(name)] or [min(left, key=lambda name: len(missing(name)))]
-        for name in free:
-            late += [key.timing for key in missing(name) if key.timing]
-        ordered += free
-        left = [name for name in left if name not in free]
-    return ordered, late
 
 
 def _write_pairs(translation: Translation, path: Path | None) -> int:

@@ -6,9 +6,8 @@
     postgresql://app@db1/game#players.id                a table and a column
     sqlite:///shard.db#main.players.id                  … with its schema
 
-The table has the columns source, id, rejected. An id is a whole number of 64 bits. A value that is none is stored as
-text, in ``rejected``. DuckDB reads the files: CSV, plain text, gzip of both, and Parquet. It looks at signals while a
-statement runs: within 1 to 4 s, measured.
+The table has the columns source, id, rejected. An id is a whole number of 64 bits; a value that is none is stored as
+text, in ``rejected``. Every value passes as a text, so that nothing rounds it.
 """
 
 from __future__ import annotations
@@ -19,107 +18,19 @@ import gzip
 import re
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, NamedTuple, Self
 
 import duckdb
-import numpy as np
-import sqlalchemy as sa
-from sqlalchemy.exc import NoSuchTableError
 
-from snowredis.errors import ConfigError, shown
-from snowredis.merge import MergeError, unreadable
-from snowredis.merge.databases import STREAMED, Progress, open_database, reading, text_literal
+from snowredis.errors import shown
+from snowredis.merge import unreadable
+from snowredis.merge.databases import Progress, open_database, text_literal
+from snowredis.merge.dialects import Database, transaction
 
-MIB = 1 << 20
-# Python, DuckDB, numpy and SQLAlchemy, loaded and idle: 90 to 110 MiB measured
-_IDLE_BYTES = 160 * MIB
-MIN_MEMORY = 384 * MIB
-# DuckDB exceeds its limit by what its allocator keeps: 20 % measured; arrays of numpy have the rest
-_DUCKDB_PERCENT = 40
-# memory of a check that says nothing of it
-_MEMORY = 1 << 30
-
-
-class Workspace:
-    """A temporary DuckDB database under a bound of memory; a context manager that removes its files.
-
-    Args:
-        memory_bytes: what the whole process may take at its peak.
-
-    Attributes:
-        directory: where they are.
-        duckdb_bytes: limit of DuckDB's own accounting.
-
-    Raises:
-        ConfigError: too little memory.
-    """
-
-    def __init__(self, memory_bytes: int = _MEMORY) -> None:
-        if memory_bytes < MIN_MEMORY:
-            raise ConfigError(
-                f"{memory_bytes // MIB} MiB of memory are too little for a check. Nothing was read; give it "
-                f"{MIN_MEMORY // MIB} MiB or more."
-            )
-        self.duckdb_bytes = (memory_bytes - _IDLE_BYTES) * _DUCKDB_PERCENT // 100
-        self._files = tempfile.TemporaryDirectory(prefix="snowredis-merge-", ignore_cleanup_errors=True)
-        self.directory = Path(self._files.name)
-        settings: dict[str, str | bool | int | float | list[str]] = {
-            "memory_limit": f"{self.duckdb_bytes // MIB}MiB",
-            "temp_directory": str(self.directory / "spill"),
-            # the order of rows does not matter, and keeping it takes memory
-            "preserve_insertion_order": False,
-            # nothing is downloaded
-            "autoinstall_known_extensions": False,
-        }
-        self._connection = duckdb.connect(str(self.directory / "ids.duckdb"), config=settings)
-        # DuckDB would print it among the lines of the report; it is a setting of the connection
-        with _statement():
-            self._connection.execute("SET enable_progress_bar = false")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(duckdb.Error):
-            self._connection.close()
-        self._files.cleanup()
-
-    # --- statements ------------------------------------------------------------------------------------
-
-    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run *sql* with *values* for its question marks; return all rows of its result.
-
-        Raises:
-            KeyboardInterrupt: a signal handler raised any exception while the statement ran.
-        """
-        with _statement():
-            return self._connection.execute(sql, values or None).fetchall()
-
-    def insert(self, table: str, columns: str, arrays: Mapping[str, Any]) -> None:
-        """Insert arrays of numpy as rows: *columns* are expressions over their names."""
-        self._connection.register("given", arrays)
-        try:
-            self.rows(f"INSERT INTO {table} SELECT {columns} FROM given")
-        finally:
-            self._connection.unregister("given")
-
-
-@contextlib.contextmanager
-def _statement() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        # DuckDB raises an error of its own in place of what the handler raised: also while it fetches rows
-        raise KeyboardInterrupt from error
-
-
-Kind = Literal["database", "csv", "parquet"]
-# file endings -> how DuckDB reads the file; .gz may follow that of a text
-FILE_KINDS: dict[str, Kind] = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet"}
-_GZIP = ".gz"
+# DuckDB's own accounting, which it exceeds by a fifth, measured; beyond it, it writes to the disk
+_MEMORY = "384MiB"
 _NAME = re.compile(r"([A-Za-z0-9_.-]{1,64})=(.+)", re.DOTALL)
 _URL = re.compile(r"[a-z][a-z0-9+_]*://", re.IGNORECASE)
 # user:password@ of a URL; a password may hold an unescaped @, and ends at the last one before the path
@@ -128,36 +39,34 @@ _PASSWORD_IN_QUERY = re.compile(r"([?&]password=)[^&#\s]*", re.IGNORECASE)
 # parts of schema.table.column; a part in double quotes may hold anything, and "" is one quote
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _PARTS = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{1,2}}")
-# values of a file that are looked at before all are read
-_SAMPLED = 1000
 _CHUNK_BYTES = 1 << 20
-_WHOLE_TYPES = re.compile(r"VARCHAR|U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM|DECIMAL\(\d+,0\)")
-_TABLE = "CREATE TABLE ids (source USMALLINT, id BIGINT, rejected VARCHAR)"
+# makes a BIGINT of a text; rounds nothing, and ignores spaces around it. The first test is the fast one
+_NUMBER = "try_cast(value AS BIGINT)"
+_ID = (
+    rf"CASE WHEN {_NUMBER}::VARCHAR = value THEN {_NUMBER} "
+    r"WHEN regexp_full_match(value, '\s*[0-9]+\s*') THEN try_cast(trim(value) AS BIGINT) END"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """One column of ids.
 
     Attributes:
         name: what reports call it; different for each source of one run.
-        kind: how it is read.
         location: path or pattern of files, or URL of the database, with its password.
-        column: name of the column; None: the only column of the file, or "id".
-        table, schema: of a database.
+        column: its name; empty: the only column of the file, or "id".
+        table: of a database: its name, with the schema before it if one is given.
     """
 
     name: str
-    kind: Kind
     location: str
-    column: str | None = None
-    table: str | None = None
-    schema: str | None = None
+    column: str
+    table: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
-        """Location and column as text for people and for files, without the password."""
-        column = ".".join(part for part in (self.schema, self.table, self.column) if part is not None)
+        """Location and column as text for people, without the password."""
+        column = ".".join((*self.table, self.column))
         return without_password(self.location) + (f"#{column}" if column else "")
 
 
@@ -170,9 +79,9 @@ def parse_sources(texts: Sequence[str]) -> list[Source]:
     """Return the sources that *texts* name: [NAME=]LOCATION[#COLUMN], see the top of this module.
 
     Raises:
-        MergeError: a text that names no source, or two sources of the same name.
+        MergeError: a URL without a table and a column, or two sources of the same name.
     """
-    sources = [_parse(*_split_name(text)) for text in texts]
+    sources = list(map(_parse, texts))
     names = [source.name for source in sources]
     if repeated := {name for name in names if names.count(name) > 1}:
         raise unreadable(
@@ -181,53 +90,82 @@ def parse_sources(texts: Sequence[str]) -> list[Source]:
     return sources
 
 
-def _split_name(text: str) -> tuple[str | None, str]:
-    match = _NAME.fullmatch(text)
-    # a file may be called a=b
-    if match is None or Path(text).exists() or Path(text.rpartition("#")[0]).is_file():
-        return None, text
-    return match[1], match[2]
-
-
-def _parse(name: str | None, text: str) -> Source:
+def _parse(text: str) -> Source:
+    name, match = "", _NAME.fullmatch(text)
+    # a file may be called a=b, or a#b
+    if match and not any(Path(each).is_file() for each in (text, text.rpartition("#")[0])):
+        name, text = match[1], match[2]
     if _URL.match(text):
-        location, schema, table, column = _split_url(text)
+        location, _, names = text.partition("#")
+        if not _PARTS.fullmatch(names):
+            raise unreadable(
+                f"{shown(without_password(text))} names no table and column. Nothing was read; write them after a #, "
+                "such as postgresql://host/db#players.id, or #schema.players.id."
+            )
+        *table, column = (quoted.replace('""', '"') or plain for quoted, plain in _PART.findall(names))
         database = without_password(location).rpartition("/")[2].partition("?")[0]
-        return Source(name or f"{database}.{table}", "database", location, column, table, schema)
-    location, given = _split_column(text)
-    return Source(name or Path(location).name, kind_of(location), location, given)
-
-
-def _split_column(text: str) -> tuple[str, str | None]:
+        return Source(name or f"{database}.{table[-1]}", location, column, tuple(table))
     path, hash_sign, column = text.rpartition("#")
-    if not hash_sign or not path or Path(text).is_file():
-        return text, None
-    return path, column or None
+    if not hash_sign or Path(text).is_file():
+        path, column = text, ""
+    return Source(name or Path(path).name, path, column)
 
 
-def kind_of(path: str) -> Kind:
-    """Return how a file of this name is read; MergeError if its ending is unknown."""
-    name = path.lower()
-    kind = FILE_KINDS.get(Path(name.removesuffix(_GZIP)).suffix)
-    if kind is None or (kind == "parquet" and name.endswith(_GZIP)):
-        raise unreadable(
-            f"{shown(path)} is not a kind of source that can be read: its name ends in none of "
-            f"{', '.join(FILE_KINDS)} (all but parquet also with {_GZIP} after it), and it is no URL of a database. "
-            "Nothing was read; rename the file, or write a URL such as postgresql://host/db#table.column."
-        )
-    return kind
+class Workspace:
+    """A temporary DuckDB database with the table ``ids``; a context manager that removes its files."""
 
+    def __init__(self) -> None:
+        self._files = tempfile.TemporaryDirectory(prefix="snowredis-merge-", ignore_cleanup_errors=True)
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": _MEMORY,
+            "temp_directory": f"{self._files.name}/spill",
+            # the order of rows does not matter, and keeping it takes memory
+            "preserve_insertion_order": False,
+            # nothing is downloaded
+            "autoinstall_known_extensions": False,
+        }
+        self._connection = duckdb.connect(f"{self._files.name}/ids.duckdb", config=settings)
+        # DuckDB would print it among the lines of the report; it is a setting of the connection
+        self.rows("SET enable_progress_bar = false")
+        self.rows("CREATE TABLE ids (source USMALLINT, id BIGINT, rejected VARCHAR)")
 
-def _split_url(text: str) -> tuple[str, str | None, str, str]:
-    location, _, names = text.partition("#")
-    if not _PARTS.fullmatch(names):
-        raise unreadable(
-            f"{shown(without_password(text))} names no table and column. Nothing was read; write them after a #, "
-            "such as postgresql://host/db#players.id, or #schema.players.id."
-        )
-    parts = [quoted.replace('""', '"') or plain for quoted, plain in _PART.findall(names)]
-    schema, table, column = [None, *parts][-3:]
-    return location, schema, str(table), str(column)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(duckdb.Error):
+            self._connection.close()
+        self._files.cleanup()
+
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run *sql* with *values* for its question marks; return all rows of its result.
+
+        Raises:
+            KeyboardInterrupt: a signal handler raised any exception while the statement ran.
+        """
+        try:
+            return self._connection.execute(sql, values or None).fetchall()
+        except RuntimeError as error:
+            # DuckDB raises an error of its own in place of what the handler raised: also while it fetches rows
+            raise KeyboardInterrupt from error
+
+    def store(self, number: int, values: str, *given: object) -> None:
+        """Store the ids of source *number*: those of a query with one column of texts, which is called value."""
+        rejected = "CASE WHEN id IS NULL THEN coalesce(left(value, 200), '') END"
+        query = f"SELECT {number}, id, {rejected} FROM (SELECT value, {_ID} AS id FROM ({values}))"
+        self.rows(f"INSERT INTO ids {query}", *given)
+
+    @contextlib.contextmanager
+    def errors(self, what: str, advice: str = "") -> Iterator[None]:
+        """Turn errors of DuckDB into MergeError."""
+        try:
+            yield
+        except duckdb.Error as error:
+            reason = str(error).partition(": ")[2].splitlines()[0].strip().rstrip(".")
+            raise unreadable(
+                f"{what}: {reason}. None of its ids was used; {advice}if memory or disk space is missing, free some at "
+                f"{self._files.name}, or set TMPDIR to another place."
+            ) from error
 
 
 # --- reading -----------------------------------------------------------------------------------------------
@@ -239,32 +177,22 @@ def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) 
     Raises:
         MergeError: a source cannot be read.
     """
-    workspace.rows(_TABLE)
     # all sources are looked at before the first is read: a wrong path is found at once
-    with contextlib.ExitStack() as stack:
-        opened: list[_Table | list[Path]] = [
-            _open_table(source, stack) if source.kind == "database" else _files_of(source) for source in sources
-        ]
-        for number, (source, found) in enumerate(zip(sources, opened, strict=True)):
-            if isinstance(found, tuple):
-                _read_table(workspace, number, source, found, progress)
-                continue
+    opened = [open_database(source.location) if source.table else _files_of(source) for source in sources]
+    for number, (source, found) in enumerate(zip(sources, opened, strict=True)):
+        if isinstance(found, list):
             progress.start(f"reading {source.name}", sum(path.stat().st_size for path in found))
             for path in found:
                 _read_file(workspace, number, source, path)
                 progress.add(path.stat().st_size)
-    workspace.rows("CHECKPOINT")
-
-
-# --- files -----------------------------------------------------------------------------------------------
+        else:
+            progress.start(f"reading {source.name}")
+            with transaction(found) as database:
+                _read_column(workspace, number, source, database)
+        _check_holds_ids(workspace, number, source)
 
 
 def _files_of(source: Source) -> list[Path]:
-    """Return the files that the path or pattern of *source* names.
-
-    Raises:
-        MergeError: there is none, it cannot be read, or it is empty.
-    """
     paths = [Path(source.location)]
     if not paths[0].exists():
         paths = sorted(Path(name) for name in glob.glob(source.location, recursive=True))
@@ -280,177 +208,77 @@ def _files_of(source: Source) -> list[Path]:
 
 
 def _read_file(workspace: Workspace, number: int, source: Source, path: Path) -> None:
+    what = f"{source.name}: {path} cannot be read"
+    advice = "export or copy it again, or correct its name if it is another kind of file; "
     if path.suffix.lower() == ".gz":
-        _check_gzip(source, path)
-    try:
-        workspace.rows(f"INSERT INTO ids {_select_statement(workspace, source, path, number)}")
-    except duckdb.Error as error:
-        if isinstance(error, duckdb.OutOfMemoryException) or "could not write" in str(error).lower():
-            # the file is right: this machine's memory or disk is too small
-            raise
-        raise _unreadable(source, path, str(error).partition(": ")[2].splitlines()[0]) from error
+        # DuckDB compares no checksum
+        try:
+            with gzip.open(path) as file:
+                while file.read(_CHUNK_BYTES):
+                    pass
+        except (OSError, EOFError, zlib.error) as error:
+            text = f"{what}: it is damaged or truncated ({error}). None of its ids was used; export or copy it again."
+            raise unreadable(text) from error
+    with workspace.errors(what, advice):
+        table = f"read_parquet({text_literal(str(path))})"
+        names = []
+        if path.suffix.lower() != ".parquet":
+            # without skip and comment, DuckDB leaves out lines that it takes for a preamble or a comment
+            options = f"{text_literal(str(path))}, all_varchar = true, skip = 0, comment = ''"
+            table = f"read_csv({options})"
+            names = _columns(workspace, table)
+            if any(name.strip().isdigit() for name in names):
+                # the first id is no header
+                table, names = f"read_csv({options}, header = false)", []
+        quoted = _column(source, path, names or _columns(workspace, table)).replace('"', '""')
+        workspace.store(number, f'SELECT "{quoted}"::VARCHAR AS value FROM {table}')
 
 
-def _select_statement(workspace: Workspace, source: Source, path: Path, number: int) -> str:
-    """Return a SELECT of (source, id, rejected) of one file.
-
-    Raises:
-        MergeError: the file has no such column, or the column has no ids.
-    """
-    table = f"read_parquet({text_literal(str(path))})"
-    if source.kind != "parquet":
-        # without skip and comment, DuckDB leaves out lines that it takes for a preamble or a comment
-        options = f"{text_literal(str(path))}, all_varchar = true, skip = 0, comment = ''"
-        table = f"read_csv({options})"
-        if any(name.strip().isdigit() for name in _columns(workspace, table)):
-            # the first id is no header
-            table = f"read_csv({options}, header = false)"
-    kinds = _columns(workspace, table)
-    name = _column(source, path, list(kinds))
-    kind, quoted = kinds[name], name.replace('"', '""')
-    if not _WHOLE_TYPES.fullmatch(kind):
-        raise unreadable(
-            f"{source.name}: column {shown(name)} of {path} holds {kind}, not whole numbers. None of its values was "
-            "used; name the column of the ids after a #. Numbers with a decimal point lose the last digits of an id."
-        )
-    values = f'SELECT "{quoted}" AS value FROM {table}'
-    rows = workspace.rows(f"SELECT {_parsed(kind)}, value::VARCHAR FROM ({values} LIMIT {_SAMPLED})")
-    _check_holds_ids(source, f"column {shown(name)} of {path}", rows)
-    return f"SELECT {number}, id, {_rejected('id')} FROM (SELECT value, {_parsed(kind)} AS id FROM ({values}))"
-
-
-def _check_holds_ids(source: Source, where: str, rows: Sequence[tuple[int | None, str | None]]) -> None:
-    """Refuse a column of which none of the first values, as ids and as texts, is an id."""
-    given = [text for _, text in rows if text]
-    if given and all(an_id is None for an_id, _ in rows):
-        raise unreadable(
-            f"{source.name}: {where} holds no ids, but {', '.join(map(shown, given[:3]))}. None of its values was "
-            "used; name the column of the ids after a #. Numbers with a decimal point or an exponent are no ids: "
-            "export them as whole numbers."
-        )
-
-
-def _check_gzip(source: Source, path: Path) -> None:
-    """Refuse a damaged archive: DuckDB compares no checksum."""
-    try:
-        with gzip.open(path) as file:
-            while file.read(_CHUNK_BYTES):
-                pass
-    except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(source, path, f"it is damaged or truncated ({error})") from error
-
-
-def _columns(workspace: Workspace, table: str) -> dict[str, str]:
-    return {row[0]: row[1] for row in workspace.rows(f"DESCRIBE SELECT * FROM {table}")}
+def _columns(workspace: Workspace, table: str) -> list[str]:
+    return [name for name, *_ in workspace.rows(f"DESCRIBE SELECT * FROM {table}")]
 
 
 def _column(source: Source, path: Path, names: Sequence[str]) -> str:
     """Return the name of the source's column: the given one, the only one, or ``id``."""
-    if source.column is None and len(names) == 1:
+    if not source.column and len(names) == 1:
         return names[0]
     wanted = source.column or "id"
     matches = [name for name in names if name == wanted]
     matches = matches or [name for name in names if name.strip().lower() == wanted.lower()]
     if len(matches) == 1:
         return matches[0]
+    listed = ", ".join(map(shown, names[:12])) + ", …" * (len(names) > 12)
     raise unreadable(
         f"{source.name}: {path} has {len(matches) or 'no'} column{'s' * (len(matches) > 1)} {shown(wanted)}; it has "
-        f"{_listed(names)}. None of its values was used; name one of these after a #. Columns without a header are "
+        f"{listed or 'none'}. None of its values was used; name one of these after a #. Columns without a header are "
         "column0, column1, …"
     )
 
 
-def _parsed(kind: str) -> str:
-    """Return the expression that makes a BIGINT of ``value``, or NULL; rounds nothing, ignores spaces around it."""
-    number = "try_cast(value AS BIGINT)"
-    if kind != "VARCHAR":
-        return number
-    # the first test is the fast one; what it refuses is rare
-    return (
-        f"CASE WHEN {number}::VARCHAR = value THEN {number} "
-        r"WHEN regexp_full_match(value, '\s*[0-9]+\s*') THEN try_cast(trim(value) AS BIGINT) END"
-    )
+def query_of(database: Database, source: Source, *values: str) -> str:
+    """Return a query of the table of *source*; {0} in its *values* is the column."""
+    # SQLite takes a quoted name that no column has for a text, unless the table stands before it
+    column = f"t.{database.quote(source.column)}"
+    table = ".".join(map(database.quote, source.table))
+    return f"SELECT {', '.join(values).format(column)} FROM {table} t"
 
 
-def _rejected(an_id: str) -> str:
-    """Return the expression for the text of a ``value`` that is no id: where *an_id* is NULL."""
-    return f"CASE WHEN {an_id} IS NULL THEN coalesce(left(value::VARCHAR, 200), '') END"
-
-
-def _unreadable(source: Source, path: Path, reason: str) -> MergeError:
-    """Return the error for a file that cannot be read as what its name says."""
-    return unreadable(
-        f"{source.name}: {path} cannot be read as {source.kind}: {reason.strip().rstrip('.')}. None of "
-        "its ids was used; export or copy it again, or correct its name if it is another kind of file."
-    )
-
-
-# --- tables ----------------------------------------------------------------------------------------------
-
-_Table = tuple[sa.Connection, sa.Column[Any], int]
-
-
-def _open_table(source: Source, stack: contextlib.ExitStack) -> _Table:
-    """Return a connection until *stack* ends, the column, and how many rows there are."""
-    engine = open_database(source.location)
-    stack.callback(engine.dispose)
-    column, connection = column_of(engine, source), stack.enter_context(reading(engine))
-    return connection, column, connection.scalar(sa.select(sa.func.count()).select_from(column.table)) or 0
-
-
-def column_of(engine: sa.Engine, source: Source) -> sa.Column[Any]:
-    """Return the column of *source*, as the database describes it; MergeError if it cannot hold ids."""
-
-    def refused(what: str, advice: str) -> MergeError:
-        location = without_password(source.location)
-        return unreadable(f"{source.name}: {location}: {what}. Nothing of it was used. {advice}.")
-
-    try:
-        table = sa.Table(str(source.table), sa.MetaData(), schema=source.schema, autoload_with=engine)
-    except NoSuchTableError:
-        inspector = sa.inspect(engine)
-        names = inspector.get_table_names(source.schema) + inspector.get_view_names(source.schema)
-        advice = f"It has {_listed(names)}; name one of these after the #"
-        raise refused(f"there is no table {shown(source.table)}", advice) from None
-    column = table.c.get(str(source.column))
-    if column is None:
-        what = f"table {shown(source.table)} has no column {shown(source.column)}"
-        raise refused(what, f"It has {_listed(list(table.c.keys()))}; name one of these after the #")
-    what = f"column {shown(source.column)} holds {column.type}"
-    if isinstance(column.type, sa.Float):
-        loses = "which loses the last digits of an id from 2**53 on"
-        raise refused(f"{what}, {loses}", "Name a column of whole numbers")
-    if not isinstance(column.type, sa.Integer | sa.Numeric | sa.String | sa.types.NullType):
-        raise refused(f"{what}, not whole numbers", "Name the column of the ids")
-    return column
-
-
-def _listed(names: Sequence[str]) -> str:
-    return (", ".join(map(shown, names[:12])) + (", …" if len(names) > 12 else "")) or "none"
-
-
-def _read_table(workspace: Workspace, number: int, source: Source, table: _Table, progress: Progress) -> None:
-    connection, column, rows = table
-    progress.start(f"reading {source.name}", rows)
+def _read_column(workspace: Workspace, number: int, source: Source, database: Database) -> None:
     # one transaction: each commit would write its rows twice
     workspace.rows("BEGIN")
-    values = connection.execute(sa.select(column), execution_options=STREAMED).scalars()
-    for at, page in enumerate(values.partitions()):
-        _store_page(workspace, number, page)
-        if not at:
-            query = f"SELECT id, rejected FROM ids WHERE source = {number}"
-            _check_holds_ids(source, source.shown, workspace.rows(query))
-        progress.add(len(page))
+    for page in database.pages(query_of(database, source, "{0}")):
+        texts = [None if value is None else str(value) for (value,) in page]
+        workspace.store(number, "SELECT unnest(?::VARCHAR[]) AS value", texts)
     workspace.rows("COMMIT")
 
 
-def _store_page(workspace: Workspace, number: int, values: Sequence[Any]) -> None:
-    # type(True) is bool, so bools are not taken for ids
-    if set(map(type, values)) <= {int}:
-        with contextlib.suppress(OverflowError):
-            array = np.array(values, dtype=np.int64)
-            workspace.insert("ids", f"{number}, value, NULL", {"value": array})
-            return
-    texts = np.array(["" if value is None else str(value) for value in values], dtype=object)
-    an_id = _parsed("VARCHAR")
-    workspace.insert("ids", f"{number}, {an_id}, {_rejected(an_id)}", {"value": texts})
+def _check_holds_ids(workspace: Workspace, number: int, source: Source) -> None:
+    """Refuse a column with values, of which none is an id."""
+    (ids,) = workspace.rows("SELECT count(id), count(nullif(rejected, '')) FROM ids WHERE source = ?", number)
+    if ids[1] and not ids[0]:
+        given = workspace.rows("SELECT rejected FROM ids WHERE source = ? AND rejected <> '' LIMIT 3", number)
+        raise unreadable(
+            f"{source.name}: {source.shown} holds no ids, but {', '.join(shown(text) for (text,) in given)}. None of "
+            "its values was used; name the column of the ids after a #. Numbers with a decimal point or an exponent "
+            "have lost their last digits: export them as whole numbers."
+        )

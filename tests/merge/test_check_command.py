@@ -58,7 +58,7 @@ def test_json_has_ids_as_strings_and_what_the_report_says(offline: Cli, tmp_path
     report = json.loads(result.out)
     assert (result.code, result.err) == (ExitCode.FOUND_CLASHES, "")
     assert report["repeated_ids"] == 20
-    assert report["examples"][0]["an_id"] == str(IDS[0])
+    assert report["duplicates"][0]["smallest"] == str(IDS[0])
     assert report["sources"][0]["first_at"] == "2026-04-08T23:06:40.000Z"
     assert report["shared_workers"][0]["workers"] == 3
     assert len((tmp_path / "d.csv").read_text().splitlines()) == 41
@@ -74,9 +74,7 @@ def test_the_report_escapes_what_it_read(offline: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (["--memory", "100M"], ExitCode.BAD_INPUT, "384 MiB or more"),
-        (["--memory", "lots"], ExitCode.USAGE, "is not an amount of memory"),
-        (["--duplicates", "d.txt"], ExitCode.BAD_INPUT, "must end in .csv or .parquet"),
+        (["--duplicates", "none/d.csv"], ExitCode.BAD_INPUT, "there is no directory for none/d.csv"),
         (["--layout", "twiter"], ExitCode.BAD_INPUT, "Did you mean 'twitter'?"),
     ],
 )

@@ -20,7 +20,7 @@ CSV = b"name,id\n" + b"".join(b"x,%d\n" % an_id for an_id in IDS)
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[Workspace]:
-    with Workspace(1 << 30) as made:
+    with Workspace() as made:
         yield made
 
 
@@ -36,7 +36,7 @@ def read(workspace: Workspace, tmp_path: Path) -> Callable[..., list[int | str]]
 
 
 def read_source(workspace: Workspace, text: str) -> list[int | str]:
-    workspace.rows("DROP TABLE IF EXISTS ids")
+    workspace.rows("DELETE FROM ids")
     ingest(workspace, parse_sources([text]), Progress())
     rows = workspace.rows("SELECT id, rejected FROM ids ORDER BY id, rejected")
     return [rejected if an_id is None else an_id for an_id, rejected in rows]
@@ -100,11 +100,11 @@ def test_values_that_are_no_ids_are_kept_as_text_and_the_others_are_read(read: R
         ("a.csv", b"", "#id", "is empty, it has 0 bytes"),
         ("a.csv.gz", gzip.compress(CSV)[:-20], "#id", "is damaged or truncated"),
         ("a.csv.gz", CSV, "#id", "Not a gzipped file"),
-        ("a.txt.gz", gzip.compress(LINES)[:60] + b"\1\1\1" + gzip.compress(LINES)[63:], "", "cannot be read as csv"),
-        ("a.parquet", CSV, "#id", "cannot be read as parquet: .*magic bytes"),
+        ("a.txt.gz", gzip.compress(LINES)[:60] + b"\1\1\1" + gzip.compress(LINES)[63:], "", "cannot be read: "),
+        ("a.parquet", CSV, "#id", "cannot be read: .*magic bytes"),
         ("a.csv", CSV, "#player_id", "has no column 'player_id'; it has 'name', 'id'"),
         ("a.csv", CSV.partition(b"\n")[2], "#id", "Columns without a header are column0"),
-        ("a.csv", CSV, "#name", "column 'name' of .* holds no ids, but 'x', 'x', 'x'"),
+        ("a.csv", CSV, "#name", "#name holds no ids, but 'x', 'x', 'x'"),
         ("a.csv", b"id\n1.5e17\n2.5e17\n", "#id", "holds no ids, but '1.5e17'.* decimal point"),
         ("a.csv", CSV + b"x,1,2\n", "#id", "has no column 'id'; it has 'name,id'"),
         ("a.csv", CSV.decode().encode("utf-16"), "#id", "has no column 'id'|cannot be read"),
@@ -123,19 +123,19 @@ def test_a_file_that_cannot_be_right_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"), [("DOUBLE", "lose the last digits"), ("DATE", "holds DATE, not whole numbers")]
+    ("value", "says"), [("5::DOUBLE", r"'5\.0'.* have lost their last digits"), ("DATE '2026-01-02'", "'2026-01-02'")]
 )
-def test_a_column_of_another_type_is_refused(workspace: Workspace, tmp_path: Path, kind: str, says: str) -> None:
+def test_a_column_of_another_type_is_refused(workspace: Workspace, tmp_path: Path, value: str, says: str) -> None:
     path = tmp_path / "a.parquet"
-    duckdb.sql(f"COPY (SELECT NULL::{kind} AS id) TO '{path}'")
-    with pytest.raises(MergeError, match=says):
+    duckdb.sql(f"COPY (SELECT {value} AS id) TO '{path}'")
+    with pytest.raises(MergeError, match=f"holds no ids, but {says}"):
         read_source(workspace, str(path))
 
 
 def test_a_path_that_is_missing_is_found_before_anything_is_read(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(LINES)
     sources = parse_sources([f"{tmp_path}/a.txt", f"{tmp_path}/b*.txt"])
-    workspace.rows("DROP TABLE IF EXISTS ids")
+    workspace.rows("DELETE FROM ids")
     with pytest.raises(MergeError, match=r"there is no file .*b\*\.txt"):
         ingest(workspace, sources, Progress())
     assert workspace.rows("SELECT count(*) FROM ids") == [(0,)]

@@ -80,7 +80,8 @@ def test_what_is_no_column_of_a_database_is_refused(offline: Cli, source: str, t
     for text, message in (
         (f"{tmp_path}/ids.csv#id", "is a file. Name a column of a database"),
         (f"sqlite:///{tmp_path}/none.db#orders.id", "there is no SQLite file"),
-        (source.replace("orders.id", "orders.none"), "has no column 'none'"),
+        (source.replace("orders.id", "orders.none"), "no such column: t.none"),
+        (source.replace("orders.id", "orders.name"), "has the value 'a', and ids are whole numbers"),
         ("mysql+nothing://host/db#orders.id", "Nothing was read"),
     ):
         result = offline("migrate", "proof", text)

@@ -11,35 +11,25 @@ from snowredis.merge.sources import parse_sources, without_password
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "location", "place"),
+    ("text", "location", "place"),
     [
-        ("a.parquet#id", "parquet", "a.parquet", (None, None, "id")),
-        ("dir/a.csv.gz#player id", "csv", "dir/a.csv.gz", (None, None, "player id")),
-        ("a.CSV", "csv", "a.CSV", (None, None, None)),
-        ("a.tsv.gz#column1", "csv", "a.tsv.gz", (None, None, "column1")),
-        ("ids.txt", "csv", "ids.txt", (None, None, None)),
-        ("postgresql://u:p#w@h/db", "database", "", None),
-        ("postgresql://h/db#players.id", "database", "postgresql://h/db", (None, "players", "id")),
-        ("postgresql://h/db#game.players.id", "database", "postgresql://h/db", ("game", "players", "id")),
-        ('sqlite:///s.db#"odd.""table"."the id"', "database", "sqlite:///s.db", (None, 'odd."table', "the id")),
-        ("mysql://h/db?charset=utf8#t.id", "database", "mysql://h/db?charset=utf8", (None, "t", "id")),
+        ("a.parquet#id", "a.parquet", ("id",)),
+        ("dir/a.csv.gz#player id", "dir/a.csv.gz", ("player id",)),
+        ("ids.txt", "ids.txt", ("",)),
+        ("postgresql://h/db#players.id", "postgresql://h/db", ("players", "id")),
+        ("postgresql://h/db#game.players.id", "postgresql://h/db", ("game", "players", "id")),
+        ('sqlite:///s.db#"odd.""table"."the id"', "sqlite:///s.db", ('odd."table', "the id")),
+        ("mysql://h/db?charset=utf8#t.id", "mysql://h/db?charset=utf8", ("t", "id")),
     ],
 )
-def test_a_source_names_a_file_or_a_table(
-    text: str, kind: str, location: str, place: tuple[str | None, ...] | None
-) -> None:
-    if place is None:
-        with pytest.raises(MergeError, match="names no table and column"):
-            parse_sources([text])
-        return
+def test_a_source_names_a_file_or_a_table(text: str, location: str, place: tuple[str, ...]) -> None:
     (source,) = parse_sources([text])
-    assert (source.kind, source.location) == (kind, location)
-    assert (source.schema, source.table, source.column) == place
+    assert (source.location, (*source.table, source.column)) == (location, place)
 
 
-@pytest.mark.parametrize("text", ["a.docx#id", "a", "a.parquet.gz", "postgresql://h/db", "mysql://h/db#a.b.c.d"])
-def test_what_cannot_be_a_source_is_refused_with_advice(text: str) -> None:
-    with pytest.raises(MergeError, match=r"Nothing was read; .+\."):
+@pytest.mark.parametrize("text", ["postgresql://u:p#w@h/db", "postgresql://h/db", "mysql://h/db#a.b.c.d"])
+def test_a_database_without_a_table_and_a_column_is_refused_with_advice(text: str) -> None:
+    with pytest.raises(MergeError, match=r"names no table and column. Nothing was read; .+\."):
         parse_sources([text])
 
 
@@ -47,7 +37,7 @@ def test_a_file_that_exists_is_taken_by_its_whole_name(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b#1.csv").touch()
     named, column, new = (parse_sources([text])[0] for text in ("a=b#1.csv", "a=b#1.csv#id", "eu=x.csv#id"))
-    assert (named.location, named.column) == ("a=b#1.csv", None)
+    assert (named.location, named.column) == ("a=b#1.csv", "")
     assert (column.location, column.column) == ("a=b#1.csv", "id")
     assert (new.name, new.location) == ("eu", "x.csv")
 

@@ -1,9 +1,9 @@
 -- Queries of the catalog of MariaDB and MySQL, by name.
 
--- tables: every table; "first": why the first database cannot hold rows in one transaction, "both": why it is not copied
-SELECT NULL AS schema_name, table_name AS tab, CONCAT('is of the engine ', engine,
-    ', which has no transactions: ALTER TABLE `', REPLACE(table_name, '`', '``'), '` ENGINE=InnoDB') AS refusal,
-    engine NOT IN ('InnoDB', 'ROCKSDB') AS first,
+-- tables: every table; "refusal": why the first database cannot hold its rows in one transaction, "refused": why it is not copied
+SELECT NULL AS schema_name, table_name AS tab, CONCAT('`', REPLACE(table_name, '`', '``'), '`') AS `sql`,
+    IF(engine NOT IN ('InnoDB', 'ROCKSDB'), CONCAT('is of the engine ', engine,
+    ', which has no transactions: ALTER TABLE `', REPLACE(table_name, '`', '``'), '` ENGINE=InnoDB'), '') AS refusal,
     CASE WHEN table_type = 'SYSTEM VERSIONED' THEN
     'is system-versioned, and its history cannot be copied: DROP SYSTEM VERSIONING in both'
     WHEN table_type <> 'BASE TABLE' THEN CONCAT('is a ', table_type)
@@ -51,5 +51,7 @@ SELECT NULL AS schema_name, event_object_table AS tab, trigger_name AS name, '' 
     ORDER BY 3;
 
 -- counters: the greatest number that each counter gave
-SELECT NULL AS schema_name, table_name AS tab, NULL AS col, NULL AS name, auto_increment - 1 AS last
-    FROM information_schema.tables WHERE table_schema = DATABASE() AND auto_increment IS NOT NULL ORDER BY 2;
+SELECT NULL AS schema_name, t.table_name AS tab, c.column_name AS col, NULL AS name, t.auto_increment - 1 AS last
+    FROM information_schema.tables t JOIN information_schema.columns c ON c.table_schema = t.table_schema
+    AND c.table_name = t.table_name AND c.extra LIKE '%auto_increment%'
+    WHERE t.table_schema = DATABASE() AND t.auto_increment IS NOT NULL ORDER BY 2;

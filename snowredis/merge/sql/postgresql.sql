@@ -1,7 +1,8 @@
 -- Queries of the catalog of PostgreSQL, by name.
 
 -- tables: every table, and why it is not copied
-SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab, '' AS refusal, false AS first,
+SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab,
+    quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS sql, '' AS refusal,
     CASE WHEN c.relkind = 'f' THEN 'is a foreign table'
     WHEN EXISTS (SELECT FROM pg_class p WHERE p.relispartition AND p.relkind = 'f' AND pg_partition_root(p.oid)
     = c.oid) THEN 'has a partition that is a foreign table: detach it'
@@ -88,7 +89,7 @@ SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab, k.c
     WHERE k.contype = 'f' AND k.conparentid = 0 ORDER BY 1, 2, 3, u.at;
 
 -- triggers: triggers that are on, of partitions too
-SELECT NULLIF(n.nspname, current_schema()) AS schema_name, r.relname AS tab, t.tgname AS name, t.tgenabled AS mode,
+SELECT NULLIF(n.nspname, current_schema()) AS schema_name, r.relname AS tab, t.tgname AS name, t.tgenabled::text AS mode,
     t.tgrelid::regclass::text AS definition FROM pg_trigger t
     JOIN pg_class r ON r.oid = COALESCE(pg_partition_root(t.tgrelid), t.tgrelid)
     JOIN pg_namespace n ON n.oid = r.relnamespace
