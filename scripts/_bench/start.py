@@ -73,7 +73,7 @@ os._exit(0)
 
 def measure(*, quick: bool) -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    rounds, count = (2, 10) if quick else (61, 200)
+    rounds, count = (2, 3) if quick else (61, 200)
     with tempfile.TemporaryDirectory(prefix="snowredis-bench-") as directory, private_server() as server:
         python = _bare_environment(Path(directory))
         app = Path(directory) / "app.py"
