@@ -10,9 +10,15 @@ import contextlib
 import logging
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
-from snowredis.process.threads import is_interruption
+from snowredis.process.threads import is_interruption, start_thread
+
+# arguments of Log._send()
+_Line = tuple[int, str, tuple[object, ...], dict[str, Any]]
+# how long lines that were kept are waited for
+_LONGEST_WAIT_S = 0.2
 
 
 class Log:
@@ -23,6 +29,38 @@ class Log:
 
     def __init__(self, logger: Any = None) -> None:
         self._logger = logger or logging.getLogger("snowredis")
+        # lines of threads in kept()
+        self._kept: dict[int, list[_Line]] = {}
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep this thread's lines during the with block, which may run in a signal handler, and log them at its end.
+
+        A handler of logging may wait for a lock, such as that of a queue, that the interrupted call of this thread
+        holds. So another thread logs them; it is waited for for a moment, and at exit there is none.
+        """
+        lines = self._kept.setdefault(threading.get_ident(), [])
+        try:
+            yield
+        finally:
+            self._kept.pop(threading.get_ident(), None)
+            # copied: this may run in a signal handler that came while this runs
+            self._send_elsewhere(lines.copy())
+            lines.clear()
+
+    def _send_elsewhere(self, lines: list[_Line]) -> None:
+        running = threading.Lock()
+        running.acquire()
+
+        def send() -> None:
+            for level, text, args, options in lines:
+                self._send(level, text, args, **options)
+            running.release()
+
+        if lines:
+            with contextlib.suppress(RuntimeError):
+                start_thread(send, "snowredis-log")
+                running.acquire(timeout=_LONGEST_WAIT_S)
 
     def debug(self, text: str, *args: object) -> None:
         self._send(logging.DEBUG, text, args)
@@ -41,12 +79,15 @@ class Log:
 
     def exception(self, text: str, *args: object) -> None:
         """Log an error with the traceback of the exception that is being handled."""
-        self._send(logging.ERROR, text, args, exc_info=True)
+        self._send(logging.ERROR, text, args, exc_info=sys.exc_info())
 
     def log(self, level: int, text: str, *args: object) -> None:
         self._send(level, text, args)
 
     def _send(self, level: int, text: str, args: tuple[object, ...], **options: Any) -> None:
+        if self._kept and (lines := self._kept.get(threading.get_ident())) is not None:
+            lines.append((level, text, args, options))
+            return
         try:
             # the third frame up is that of the caller
             self._logger.log(level, text, *args, stacklevel=3, **options)

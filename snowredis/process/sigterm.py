@@ -9,6 +9,7 @@ from types import FrameType
 
 from snowredis.errors import ConfigError
 from snowredis.process.exit import ENDS, EXIT, End
+from snowredis.process.log import log
 
 
 def close_on_sigterm() -> None:
@@ -54,7 +55,8 @@ class CloseAtSignal:
         EXIT.run_alone(lambda: self._end(number, frame))
 
     def _end(self, number: int, frame: FrameType | None) -> None:
-        EXIT.close_all()
+        with log.kept():
+            EXIT.close_all()
         if callable(self._previous):
             self._previous(number, frame)
         else:

@@ -9,10 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,9 +24,10 @@ from snowredis.integrations import gunicorn
 from snowredis.process import coroutines
 from snowredis.process.exit import ExitHook
 from snowredis.process.fork import GUARD
-from snowredis.process.heartbeat import Heartbeat
 from snowredis.process.log import Log, log
 from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.upkeep import heartbeat as heartbeats
+from snowredis.snowflake.upkeep.heartbeat import Heartbeat
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -126,21 +130,48 @@ def test_a_generator_claims_renews_loses_and_releases_as_without_it(broken: Brok
         other.next_id()
 
 
-def test_the_heartbeat_thread_goes_on_whatever_a_beat_raises(broken: Broken) -> None:
+class BrokenOff(Exception):
+    """Error of a library that the application uses."""
+
+
+def test_the_heartbeat_thread_goes_on_whatever_a_beat_raises(broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
     beats: list[int] = []
 
     class Beating:
         def _beat(self) -> float:
             beats.append(threading.get_ident())
-            raise (SystemExit if len(beats) == 1 else ValueError)("somebody else's")
+            broken.error = errors[len(beats) % len(errors)]
+            raise broken.error("somebody else's")
+
+    # the last one: raised where its class is unknown, as by another thread
+    errors: list[Any] = [ValueError, SystemExit, asyncio.CancelledError, Mock(side_effect=BrokenOff)]
+    beating = Beating()
+    heartbeat = Heartbeat(lambda: beating, lambda: None, GUARD)
+    monkeypatch.setattr(heartbeats, "_AGAIN_S", 0.01)
+    heartbeat.start(0.0, "beats")
+    eventually(lambda: len(beats) > len(errors), "beats after errors")
+    heartbeat.close()
+    assert len(set(beats)) == 1
+    assert broken.calls >= len(errors)
+
+
+def test_the_heartbeat_goes_on_while_another_thread_imports_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    beats: list[int] = []
+    monkeypatch.setitem(sys.modules, "opentelemetry.context", ModuleType("opentelemetry.context"))
+    monkeypatch.setattr(heartbeats, "_AGAIN_S", 0.01)
+
+    class Beating:
+        def _beat(self) -> float:
+            beats.append(1)
+            return 0.01
 
     beating = Beating()
     heartbeat = Heartbeat(lambda: beating, lambda: None, GUARD)
     heartbeat.start(0.0, "beats")
-    eventually(lambda: len(beats) >= 3, "beats after errors")
+    time.sleep(0.05)
+    monkeypatch.delitem(sys.modules, "opentelemetry.context")
+    eventually(lambda: beats, "beats after the import")
     heartbeat.close()
-    assert len(set(beats)) == 1
-    assert broken.calls >= 2
 
 
 def test_the_heartbeat_renews_after_an_outage_beside_a_broken_logger(broken: Broken, own_server: RedisServer) -> None:
@@ -216,3 +247,39 @@ def test_leases_are_released_at_exit_beside_a_broken_logger(own_server: RedisSer
     assert done.stdout.split() == ["3"]
     assert done.returncode == 0
     assert pool.info().used == 0
+
+
+AT_SIGTERM = """
+import logging, signal, sys, threading, snowredis
+class Locked(logging.Handler):
+    lock_of_a_queue = threading.Lock()
+    def emit(self, record):
+        with self.lock_of_a_queue:
+            if record.name == "app": signal.raise_signal(signal.SIGTERM)
+logging.basicConfig(level=logging.DEBUG, handlers=[Locked()])
+snowredis.close_on_sigterm()
+ids = snowredis.connect(sys.argv[1], pool="p", claim_timeout=5)
+ids.next_id()
+logging.getLogger("app").warning("a line that SIGTERM interrupts")
+"""
+
+
+def test_sigterm_in_a_log_call_releases_the_lease_and_ends_the_process(own_server: RedisServer) -> None:
+    pool = snowredis.WorkerPool(own_server.url, "p")
+    pool.create(PoolConfig(name="p"))
+    done = subprocess.run([sys.executable, "-c", AT_SIGTERM, own_server.url], capture_output=True, timeout=20)
+    assert done.returncode == -signal.SIGTERM
+    assert (pool.info().used, pool.info().died) == (0, 0)
+
+
+def test_lines_of_a_signal_handler_are_logged_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    with log.kept():
+        log.warning("first %d", 1)
+        assert not caplog.records
+        try:
+            1 // 0  # noqa: B018 - raises
+        except ZeroDivisionError:
+            log.exception("second")
+    eventually(lambda: len(caplog.records) == 2, "both lines")
+    assert [record.getMessage() for record in caplog.records] == ["first 1", "second"]
+    assert "ZeroDivisionError" in caplog.text

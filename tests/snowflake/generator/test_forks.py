@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from snowredis.process.fork import ForkGuard
-from snowredis.process.heartbeat import Heartbeat
+from snowredis.snowflake.upkeep.heartbeat import Heartbeat
 from snowredis.worker_pool import WorkerPool
 from tests.support.pools import new_pool
 from tests.support.programs import run

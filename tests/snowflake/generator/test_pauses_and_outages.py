@@ -13,7 +13,7 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.process import heartbeat as process_heartbeat
+from snowredis.snowflake.upkeep import heartbeat as process_heartbeat
 from snowredis.testing import ManualClock, memory_pool
 from tests.snowflake.generator.conftest import make_pool
 from tests.support.programs import run, start
