@@ -147,6 +147,15 @@ def test_where_losses_go_unnoticed_the_end_is_behind_all_that_may_have_been_forg
     assert ends.end_ms == place.now_ms() + config.floor_ms - config.ttl_ms + OUTAGE_MS
 
 
+def test_where_losses_go_unnoticed_no_end_follows_from_the_clock_of_a_host_that_is_far_ahead() -> None:
+    place = Place(outage_ms=OUTAGE_MS, durability="none")
+    config = place.config
+    most_ms = config.ttl_ms + config.max_clock_lead_ms
+    with pytest.raises(StoreUnavailable, match="Correct the clock"):
+        place.store.delete(place.now_ms() + most_ms + 1)
+    assert place.store.delete(place.now_ms() + most_ms).end_ms < place.now_ms() + most_ms + 2 * OUTAGE_MS
+
+
 def test_where_clocks_were_ahead_the_end_says_until_when(place: Place) -> None:
     place.stage.master.offset_us = 3_600_000_000
     ahead = place.holder().claim()

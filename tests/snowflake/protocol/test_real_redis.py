@@ -413,9 +413,11 @@ def test_a_pool_that_refuses_everybody_is_counted_with_the_last_that_it_refused(
 
 # as many arguments as all scripts of a pool have in common
 COMMON = 4
-HOSTILE = ("", "-1", "0x10", "1e3", "nan", "9" * 18, "1" + "0" * 14, "x|y", "\n", "1\n", "1\0", "1" * 2000)
+# later than any time that is taken from a client
+LATE = str(9 * 10**13 + 1)
+HOSTILE = ("", "-1", "0x10", "1e3", "nan", "9" * 18, "1" + "0" * 14, LATE, "x|y", "\n", "1\n", "1\0", "1" * 2000)
 # what looks odd and is fine: short hex is a token, and so is a long number
-HEX = {"1e3", "9" * 18, "1" + "0" * 14}
+HEX = {"1e3", "9" * 18, "1" + "0" * 14, LATE}
 LEGAL: dict[str, set[str]] = {
     # a client that saw nothing yet
     "seen": {""},
@@ -427,7 +429,7 @@ LEGAL: dict[str, set[str]] = {
     # which lanes were opened is not known, or for more lanes than there are
     "opened": {"", "1" + "0" * 14},
     # shown to people, never computed with
-    "stats": {"-1", "9" * 18, "1" + "0" * 14},
+    "stats": {"-1", "9" * 18, "1" + "0" * 14, LATE},
 }
 LEASES = (
     # worker ids, lanes and incarnations that a pool with this layout does not have
@@ -436,9 +438,9 @@ LEASES = (
     "-1,0,0,1-ab,ab,0,0",
     "0,0,0,1-ab,ab,0",
     "0,0,0,1-ab,ab,0,0,0,0",
-    f"0,{10**14},0,1-ab,ab,0,0",
-    f"0,0,{10**14},1-ab,ab,0,0",
-    f"0,0,0,1-ab,ab,0,{10**14}",
+    f"0,{LATE},0,1-ab,ab,0,0",
+    f"0,0,{LATE},1-ab,ab,0,0",
+    f"0,0,0,1-ab,ab,0,{LATE}",
     "0,0,-1,1-ab,ab,0,0",
     "0,0,,1-ab,ab,0,0",
     "0,0,0,,ab,0,0",
@@ -553,18 +555,28 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
     assert wrong == []
 
 
-def test_an_incarnation_that_no_server_made_does_not_spoil_the_pool(server: RedisServer) -> None:
+@pytest.mark.parametrize("seen", [f"{9 * 10**13}-ffff", f"{10**14 - 1}-ffff"])
+def test_an_incarnation_that_no_server_made_does_not_spoil_the_pool(server: RedisServer, seen: str) -> None:
     store = new_pool(server, LONG)
     liar = holder(store)
-    # the most that is taken from a client
-    liar.seen = Seen("89999999999999-ffff", 0)
+    liar.seen = Seen(seen, 0)
     assert liar.ask_claim().alarm
     witness = settle(holder(store))
-    assert re.fullmatch(r"90000000000000-[0-9a-f]{16}", witness.seen.incarnation)
-    assert isinstance(witness.ask_renew(), Renewed)
+    assert re.fullmatch(r"90000000000001-[0-9a-f]{16}", witness.seen.incarnation)
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "0")
     assert witness.ask_renew().adopted
-    assert witness.seen.incarnation.startswith("90000000000001-")
+    assert witness.seen.incarnation.startswith("90000000000002-")
+    assert isinstance(witness.ask_renew(), Renewed)
+
+
+def test_the_latest_times_that_are_taken_from_a_client_do_not_spoil_the_pool(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    witness, liar = holder(store).claim(), holder(store).claim()
+    liar.set(until_ms=int(LATE) - 1, outage_until_ms=int(LATE) - 1, lanes_ms=(int(LATE) - 1,) * len(liar.lanes_ms))
+    assert isinstance(liar.ask_renew(), Renewed)
+    assert isinstance(liar.ask_renew(ahead_ms=int(LATE) - 1 - wall_ms()), Renewed)
+    assert isinstance(witness.ask_renew(), Renewed)
+    assert settle(holder(store), witness).worker not in (witness.worker, liar.worker)
 
 
 # --- a server that refuses, or is not there --------------------------------------------------------

@@ -15,7 +15,7 @@
 -- Cost    O(log pool)
 
 local token_hash, owner = token_of('token', ARGV[5]), owner_of('owner', ARGV[6])
-held_outage = int('lane_until_ms', ARGV[7], 0, YEAR_5138)
+held_outage = int('lane_until_ms', ARGV[7], 0, LATEST)
 local options = str('options', ARGV[8], '^[ongr]*$', 4)
 local function wants(letter) return string.find(options, letter, 1, true) ~= nil end
 has_lane = wants('o')

@@ -75,16 +75,17 @@ local function pack_record(r)
     text_of_lanes[r.lanes] or table.concat(r.lanes, ','), r.outage, r.before, r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
 
--- Returns whether *text* is an incarnation. Bounded, because the number of the next one is higher and must be valid, too.
-local function is_incarnation(text) return number_in(text, 9e13) ~= nil end
+-- the latest time, and the highest number of an incarnation, that follow from what one caller sends: what is later by some
+-- lengths, or has the next numbers, is still valid
+local LATEST = 9e13
 -- Returns version and incarnation that the caller saw; 0 and an empty text: none.
 local function seen_of(name, text)
   local version, incarnation = string.match(text or '', '^(%d+)@(%d+%-%x+)$')
-  if text ~= '' and not (number_of(version) and is_incarnation(incarnation)) then bad = bad or name end
+  if text ~= '' and not (number_of(version) and number_in(incarnation)) then bad = bad or name end
   return tonumber(version) or 0, incarnation or ''
 end
 local seen_version, seen_incarnation = seen_of('seen', ARGV[3])
-local caller_ms = int('caller_ms', ARGV[4], 0, YEAR_5138)
+local caller_ms = int('caller_ms', ARGV[4], 0, LATEST)
 -- the ends of what the caller holds, of this pool or of another one: renew and claim know them
 local held_until, held_outage, held_incarnation = 0, 0, ''
 -- Returns the incarnation in which the caller saw the pool, or was granted something; or an empty text.
@@ -121,8 +122,8 @@ local function lease_of(name, text)
   worker, held_until, held_outage = tostring(tonumber(id) or 0), tonumber(ends) or 0, tonumber(outage_ends)
   has_lane, held_outage, held_incarnation = held_outage ~= nil, held_outage or 0, incarnation or ''
   if not id or #text > 1400 or tonumber(id) >= capacity or #held_lanes ~= lane_count or not (has_lane or outage_ends == '-')
-    or not (incarnation == seen_incarnation or is_incarnation(incarnation))
-    or math.max(held_until, held_outage, unpack(held_lanes)) > YEAR_5138 then bad = bad or name end
+    or not (incarnation == seen_incarnation or number_in(incarnation))
+    or math.max(held_until, held_outage, unpack(held_lanes)) > LATEST then bad = bad or name end
   return renewal_id
 end
 -- Returns the record in *text*, nil if there is none, or nil and the reply "broken" if it is not valid.
@@ -174,7 +175,8 @@ end
 -- Begins a new incarnation.
 local function begin_incarnation(pool, reason, lost)
   if lost then note_loss(pool) end
-  pool.incarnation = math.max(now, (number_in(pool.incarnation) or 0) + 1, (number_in(seen_incarnation) or 0) + 1)
+  pool.incarnation = math.max(now, (number_in(pool.incarnation) or 0) + 1,
+    math.min(LATEST, number_in(seen_incarnation) or 0) + 1)
     .. '-' .. (id_of(pool.incarnation) or id_of(known_incarnation()) or string.sub(nonce, 1, 8)) .. string.sub(nonce, 9, 16)
   pool.raised = reason
 end
@@ -219,8 +221,8 @@ local function lowest_id(of_signature, at)
   return math.min(2 ^ (bits or 0), math.max(0, math.ceil((at - (epoch_ms or 0)) / (tick_ms or 1)))) * 2 ^ below
 end
 -- Reads the pool, prepares a new one if it does not exist or has ended, and notices losses. Returns the pool, or nil and the
--- reply of the script. Writes nothing: commit() does.
-local function open_pool()
+-- reply of the script. Writes nothing: commit() does. may_lose: the script counts on a loss, wherever one may go unnoticed.
+local function open_pool(may_lose)
   local v = redis.call('HMGET', KEYS[1], 'signature', 'incarnation', 'run_id', 'version', 'start', 'lost_at', 'is_new',
     'end', 'over', 'records', 'next', 'swept', 'last', 'top', 'w:' .. worker)
   local wrong
@@ -261,8 +263,8 @@ local function open_pool()
     pool.run_id = id
   end
   local reason = loss_of(pool, v[1], v[3])
-  -- a floor by this clock could be too low
-  if reason and caller_ms > now + lead + ttl then return nil, { 'unidentified', 'clock' } end
+  -- a floor by this clock could be too low, and by that of the caller too late, which for an end is for good
+  if (reason or may_lose) and caller_ms > now + lead + ttl then return nil, { 'unidentified', 'clock' } end
   if reason then begin_incarnation(pool, reason, true) end
   if over then
     -- all that was granted has ended, or no process holds it
@@ -394,7 +396,7 @@ end
 -- the caller were not those of the pool.
 local function transaction(body, owner, without)
   if bad then return refuse() end
-  local pool, reply = open_pool()
+  local pool, reply = open_pool(without == 'absent' and durability == 'none')
   if not pool then
     local is_same = string.match(signature, '^[^ ]+') == string.match(reply[2], '^[^ ]+')
     if owner and reply[1] == 'signature' and is_same then note_refused(owner) end
