@@ -77,6 +77,8 @@ def resolve(host: str, port: int, kind: int, seconds: float) -> list[str]:
     try:
         # no name: this asks nobody
         return _addresses(host, port, kind, socket.AI_NUMERICHOST)
+    except UnicodeError as error:
+        raise OSError(f"{host!r} cannot be the name of a host: {error}") from None
     except OSError:
         pass
     if not may_start_threads():

@@ -95,6 +95,12 @@ def test_an_unknown_name_is_refused_as_such(monkeypatch: pytest.MonkeyPatch) -> 
         ping(client_of_url("redis://redis.internal:1"))
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example"])
+def test_what_cannot_be_a_name_is_refused_as_such(host: str) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be the name of a host"):
+        ping(client_of_url(f"redis://{host}:1"))
+
+
 def test_at_exit_the_addresses_of_before_are_used(monkeypatch: pytest.MonkeyPatch, tcp: int) -> None:
     names = NameServer(monkeypatch, "127.0.0.1")
     client = client_of_url(f"redis://redis.internal:{tcp}")

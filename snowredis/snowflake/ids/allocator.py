@@ -15,6 +15,7 @@ from typing import NamedTuple, cast
 from snowredis.core.lanes import (
     LONG_WAIT_MS,
     SEALED,
+    ClaimAnother,
     Decision,
     Lanes,
     NotOpen,
@@ -27,7 +28,7 @@ from snowredis.core.lanes import (
     decide,
     first_sequence,
 )
-from snowredis.errors import LayoutError
+from snowredis.errors import ClockMovedBack, LayoutError
 from snowredis.process.threads import NotAcquired, locked
 from snowredis.settings import check
 from snowredis.snowflake.ids.fast_path import FastPath
@@ -174,6 +175,19 @@ class IdAllocator:
     def ids_made(self) -> int:
         """About how many ids this generator made so far: unused ids of a sealed tick may count."""
         return self.generator._position[2]
+
+    @property
+    def fits_clock(self) -> bool:
+        """False if the clock shows a time for which an id is refused: it went back too far, or is out of the layout."""
+        try:
+            _, now_ms = self._read_clock()
+        except LayoutError:
+            return False
+        decision = self._choose(self.generator._position, self._leases.held, self._opened_lease(), now_ms).decision
+        if isinstance(decision, ClaimAnother):
+            # unless that was refused when an id was asked for
+            return self._context.refusals.current(self.ids_made) != ClockMovedBack.__name__
+        return not isinstance(decision, RaiseClockBack)
 
     def _tick(self, position: Position) -> int:
         """Return the tick that was opened last; SEALED if the range is sealed."""

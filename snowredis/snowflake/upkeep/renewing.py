@@ -46,9 +46,12 @@ class Renewals:
         """Until when ids can be made if Redis takes no more renewals, on this host's clock; 0: there is no lease.
 
         An outage lane that stays closed does not count: the clock of this host was set, or it is so far ahead that
-        what Redis reserves is over, though Redis replies.
+        what Redis reserves is over, though Redis replies. If the clock went back so far that no lane fits it, the
+        result is the present.
         """
         leases, now_ms = self._leases, self._context.now_ms()
+        if not self._allocator.fits_clock:
+            return now_ms if leases.held else 0
         until_ms = leases.held.lease.until_ms if leases.held else 0
         is_recent = leases.view.renewed_ago_s < self._context.config.ttl_ms / 2000
         replies = is_recent and self._pace.failure(Asked.RENEWAL) is None

@@ -346,6 +346,48 @@ def test_a_clock_before_the_epoch_is_refused(pool: MemoryPool, clock: ManualCloc
         ids.next_id()
 
 
+@pytest.mark.parametrize(
+    ("options", "step_ms"),
+    [
+        ({"clock_policy": "wait"}, -HOUR_MS),
+        ({"layout": Layout(worker_bits=0, backup_bits=0)}, -HOUR_MS),
+        ({}, -24 * 365 * HOUR_MS * 3),
+        ({}, HOUR_MS),
+    ],
+    ids=["no namespace is tried", "no other worker id", "before the epoch", "ahead"],
+)
+def test_a_process_whose_clock_allows_no_id_is_not_ready(
+    pool: MemoryPool, clock: ManualClock, options: dict[str, Any], step_ms: int
+) -> None:
+    ids = pool.connect(**options)
+    ids.next_id()
+    ready = [ids.ready]
+    for passed_ms in (step_ms, -step_ms):
+        clock.step(passed_ms)
+        ready.append(ids.ready)
+    assert ready == [True, False, True]
+    clock.step(step_ms)
+    with pytest.raises(snowredis.SnowredisError):
+        ids.next_id()
+
+
+def test_a_process_that_has_to_claim_another_worker_id_is_ready_until_that_is_refused(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
+    ids, other = (pool.connect(layout=Layout(worker_bits=1, backup_bits=0)) for _ in range(2))
+    for each in (ids, other):
+        each.next_id()
+    clock.step(-HOUR_MS)
+    ready = [ids.ready]
+    with pytest.raises(ClockMovedBack):
+        ids.next_id()
+    # it may be available after some time
+    for passed_ms in (0, 30_000):
+        clock.advance(passed_ms)
+        ready.append(ids.ready)
+    assert ready == [True, False, True]
+
+
 def test_a_layout_that_has_ended_is_refused_at_once(pool: MemoryPool) -> None:
     with pytest.raises(snowredis.LayoutError, match="used up since 2024"):
         pool.connect(layout="uid-generator")
