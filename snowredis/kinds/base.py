@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar, runtime_checkable
 
 from snowredis.core.description import IdDescription, describe_snowflake
 from snowredis.errors import ConfigError
@@ -64,14 +64,6 @@ class IdGenerator(Protocol[Id]):
     def __aiter__(self) -> AsyncIterator[Id]: ...
 
     async def __anext__(self) -> Id: ...
-
-
-@runtime_checkable
-class NumberGenerator(IdGenerator[int], Protocol):
-    """A generator of 64-bit numbers, which can also be written to a buffer."""
-
-    def fill(self, buffer: Any) -> None:
-        """Fill a writable buffer of int64 with ids. Raises ConfigError if ids cannot be written to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +135,7 @@ SNOWFLAKE = IdKind(
 
 
 class GeneratorBase(ABC, Generic[Id]):
-    """Implements IdGenerator for a subclass with a description, ``closed``, next_id(), next_ids() and close().
+    """Implements IdGenerator for a subclass with a description, ``_closed``, next_id(), next_ids() and close().
 
     Ids that may wait for a server are made in a thread for coroutines, one for all of them; a subclass that can tell
     that an id is ready overrides anext_id().
@@ -151,15 +143,17 @@ class GeneratorBase(ABC, Generic[Id]):
 
     __slots__ = ("__weakref__", "_thread")
 
+    _closed: bool
+
     @property
     @abstractmethod
     def description(self) -> IdDescription:
         """Return the description of its ids."""
 
     @property
-    @abstractmethod
     def closed(self) -> bool:
         """True after close()."""
+        return self._closed
 
     @abstractmethod
     def next_id(self) -> Id:
@@ -216,6 +210,12 @@ class GeneratorBase(ABC, Generic[Id]):
 
     async def __anext__(self) -> Id:
         return await self.anext_id()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "a snowredis generator cannot be pickled or copied: two copies would make the same ids. Make one in each "
+            "process, or use snowredis.next_id()."
+        )
 
     def __repr__(self) -> str:
         return f"<snowredis {self.description.kind} generator{' closed' if self.closed else ''}>"

@@ -55,10 +55,6 @@ class LocalGenerator(GeneratorBase[Id]):
     def description(self) -> IdDescription:
         return self._description
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def next_id(self) -> Id:
         """Make one id. Thread-safe. Raises GeneratorClosed after close()."""
         return GUARD.in_one_process(self._make)

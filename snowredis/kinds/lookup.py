@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
     from uuid import UUID
 
-    from snowredis.kinds.base import NumberGenerator
     from snowredis.snowflake.generator import SnowflakeGenerator
 
 
@@ -118,7 +117,7 @@ def generator(kind: Literal["snowflake"], /, **settings: Unpack[AllSettings]) ->
 
 
 @overload
-def generator(kind: Literal["segment"], /, **settings: Any) -> NumberGenerator: ...
+def generator(kind: Literal["segment"], /, **settings: Any) -> IdGenerator[int]: ...
 
 
 @overload

@@ -201,9 +201,8 @@ class SegmentTotals(TotalsTracker):
 
     def read(self, member: Any) -> tuple[str, Samples] | None:
         """Return the tag of *member* and its metrics; None if it is no segment generator."""
-        status = getattr(member, "status", None)
-        if status is None or not hasattr(status, "remaining"):
+        if not isinstance(getattr(member, "tag", None), str) or not hasattr(member, "remaining"):
             return None
         # a closed one has counters only
         known = (metric for metric in SEGMENTS if metric.kind == "counter" or not member.closed)
-        return status.tag, samples_of(known, status)
+        return member.tag, samples_of(known, member)

@@ -31,7 +31,7 @@ class Metric:
         values: what the last label can be. Each has a sample from the start, so that the first increase is seen.
         merged: how several processes under PROMETHEUS_MULTIPROC_DIR, and several generators of one process, make one
             gauge.
-        value: its value, of a generator, the status of a segment generator, a Reading, or a Snapshot: a number, one for
+        value: its value, of a generator, a segment generator, a Reading, or a Snapshot: a number, one for
             each of *values*, or None if it is unknown. Metrics of the service have none.
     """
 
@@ -122,7 +122,7 @@ SEGMENTS = _metrics("snowredis_segment_", ("tag",), (
     ("failures_total", "{request}", "counts.failures", "requests for segments that failed"),
     ("closed_total", "{reply}", "counts.closed", "replies that the tag is closed"),
     ("left", "{number}", "left", "numbers at hand, prefetched ones included", {"merged": "livesum"}),
-    ("step", "{number}", "step", "numbers of the newest segment", {"merged": "livemax"}),
+    ("step", "{number}", "steps.size", "numbers of the newest segment", {"merged": "livemax"}),
     ("remaining", "{number}", "remaining", "numbers that Redis can hand out still; absent if that is not known",
      {"merged": "livemin"}),
 ))

@@ -7,9 +7,9 @@
     invoices = snowredis.generator("segment", url="redis://localhost:6379/0", tag="invoices")
     invoices.next_id()          # 1, 2, 3, …
 
-    invoices = DatedGenerator("invoices", "redis://localhost:6379/0", zone="Europe/Berlin")
-    invoices.create()           # once, by the person who introduces them
-    invoices.next_id()          # 20261122-000001
+    create_tag("redis://localhost:6379/0", "bills", period="day", zone="Europe/Berlin")
+    bills = DatedGenerator("bills", "redis://localhost:6379/0", zone="Europe/Berlin")
+    bills.next_id()             # 20261122-000001
 
 Segments are prefetched in the background. Dated numbers start again each hour, day, month or year of a time zone.
 transaction.py is something else: numbers without gaps, from a table of your database, in your transaction.

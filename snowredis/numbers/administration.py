@@ -17,10 +17,9 @@ from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
 from snowredis.errors import ConfigError
 from snowredis.numbers import protocol
-from snowredis.numbers.dated import DatedGenerator
-from snowredis.numbers.formats import Calendar, NumberFormat
+from snowredis.numbers.formats import EVER, MAX_NUMBER, NumberFormat
 from snowredis.numbers.masters import Master
-from snowredis.numbers.protocol import MAX_NUMBER, ClosedReason, NumbersClosed, OpenRequest
+from snowredis.numbers.protocol import ClosedReason, OpenRequest
 from snowredis.numbers.settings import NUMBER_SETTINGS, TAG_CONSTANTS
 from snowredis.numbers.stores import FORMAT, RedisTag, open_tag_store
 from snowredis.settings import Server, check_settings
@@ -73,12 +72,6 @@ class TagInfo:
         """Return why it is closed, for people; "" if it is not."""
         return self.reason.text if self.reason else ""
 
-    @property
-    @in_json
-    def is_dated(self) -> bool:
-        """Return whether its numbers are texts of periods."""
-        return bool(self.settings.get("format"))
-
 
 def _datacenter_of(layout: Layout) -> str:
     """Return what the signature of a tag says of the datacenter bits that its numbers are for. Raises ConfigError."""
@@ -106,44 +99,32 @@ def create_tag(url: Server, tag: str, *, layout: Layout | str | None = None, **s
     """
     used = check_settings(settings, NUMBER_SETTINGS, " of tags")
     constants = {name: used.pop(name, TAG_CONSTANTS[name].default) for name in TAG_CONSTANTS}
-    start, slack_s = constants["start"], constants["failover_slack"]
+    start, stride, slack_s = constants["start"], constants["stride"], constants["failover_slack"]
+    stored, highest = dict[str, Any](), MAX_NUMBER
     if used:
-        if (start, constants["stride"]) != (1, 1):
+        stored = NumberFormat(tag, **used, maximum=constants["maximum"]).stored
+        if (start, stride, layout) != (1, 1, None):
             raise ConfigError(
-                "dated numbers begin with 1 in each period: start and stride are for others. Leave them out."
+                "dated numbers begin with 1 in each period: start, stride and layout are for others. Leave them out."
             )
-        with DatedGenerator(tag, url, **used, maximum=constants["maximum"]) as ids:
-            created = ids.create(durability=constants["durability"], failover_slack=slack_s)
-    else:
-        place = None if layout is None else resolve_layout(layout)
-        highest = MAX_NUMBER if place is None else place.datacenters - 1
-        maximum = constants["maximum"] or highest
-        if not start <= maximum <= highest:
-            raise ConfigError(f"there is no number from {start} to {maximum}, of {highest} at most. Raise maximum.")
-        more: dict[str, Any] = {} if slack_s is None else {"slack_ms": round(slack_s * 1000)}
-        more |= {} if place is None else {"periods": _datacenter_of(place)}
-        request = OpenRequest("create", from_number=start, stride=constants["stride"], maximum=maximum)
-        with contextlib.closing(open_tag_store(url, tag, **more)) as store:
-            durability = constants["durability"] or store.durability
-            created = _said(store, request._replace(durability=durability)) is not None
-    if not created:
-        raise ConfigError(
-            f"the tag {tag!r} is not new: it exists, or processes saw higher numbers of it. Nothing was changed. See: "
-            f"snowredis numbers show {tag}"
-        )
+    elif layout is not None:
+        place = resolve_layout(layout)
+        stored, highest = {"periods": _datacenter_of(place)}, place.datacenters - 1
+    maximum = constants["maximum"] or highest
+    if not start <= maximum <= highest:
+        raise ConfigError(f"there is no number from {start} to {maximum}, of {highest} at most. Raise maximum.")
+    stored |= {} if slack_s is None else {"slack_ms": round(slack_s * 1000)}
+    with contextlib.closing(open_tag_store(url, tag, **stored)) as store:
+        durability = constants["durability"] or store.durability
+        create = OpenRequest("create", EVER, start, durability, stride, maximum)
+        while isinstance(reply := store.send(create), protocol.SettlingTag):
+            time.sleep(min(reply.wait_ms, 500) / 1000)
+        if not isinstance(reply, protocol.Opened):
+            raise ConfigError(
+                f"the tag {tag!r} is not new: it exists, or processes saw higher numbers of it. Nothing was changed. "
+                f"See: snowredis numbers show {tag}"
+            )
     return int(start)
-
-
-def _said(store: Any, request: OpenRequest) -> int | None:
-    """Send what a person says until the tag has settled. Returns the next number; None if there is nothing to do."""
-    while isinstance(reply := store.send(request), protocol.SettlingTag):
-        time.sleep(min(reply.wait_ms, 1000) / 1000)
-    if isinstance(reply, protocol.AbsentTag):
-        raise ConfigError(
-            f"this Redis does not know the tag {store.tag!r}, nor its start, stride and maximum. Nothing was opened. "
-            f"Create it above all numbers in use: snowredis numbers create {store.tag} --start N"
-        )
-    return int(reply.next) if isinstance(reply, protocol.Opened) else None
 
 
 def open_tag(url: Server, tag: str, first: int, period: str | None = None) -> int:
@@ -152,38 +133,53 @@ def open_tag(url: Server, tag: str, first: int, period: str | None = None) -> in
     An open one is moved on to *first*.
 
     Args:
-        period: label of the period of which that is known; None: the current one.
+        period: label of the period of which that is known, such as the ``period`` of NumbersClosed; None: the current
+            one. If it is over when Redis is asked, nothing is opened.
 
     Returns:
         the number that is handed out next; higher than *first* if processes saw higher ones.
 
     Raises:
-        ConfigError: *first* is beyond the maximum, Redis does not know the tag, or the period is over.
+        ConfigError: *first* is not a number up to the maximum, Redis does not know the tag, or the period is over.
         StoreUnavailable: the server does not reply.
 
     Blocks:
         until failover_slack after the tag was closed; of dated numbers 6 s longer.
     """
     info = show_tag(url, tag)
+    absent = ConfigError(
+        f"this Redis does not know the tag {tag!r}, nor its start, stride and maximum. Nothing was opened. Create it "
+        f"above all numbers in use: snowredis numbers create {tag} --start N"
+    )
     if info is None:
-        raise ConfigError(
-            f"this Redis does not know the tag {tag!r}. Nothing was opened. Create it, above all numbers in use: "
-            f"snowredis numbers create {tag}"
-        )
+        raise absent
     if info.state == "unknown":
         raise ConfigError(f"the tag {tag!r} is of another version of snowredis, which has to open it: {info.settings}")
-    if first > info.maximum:
+    if not 0 <= first <= info.maximum:
         raise ConfigError(
-            f"{first} is beyond the maximum {info.maximum} of the tag {tag!r}, so no number would be left. Nothing was "
-            "opened. Check the number."
+            f"{first} is not a number up to the maximum {info.maximum} of the tag {tag!r}. Nothing was opened. Check "
+            "the number."
         )
-    if info.is_dated:
-        with DatedGenerator(tag, url, **_of_dates(info.settings)) as ids:
-            return ids.open(first, period)
-    names = ("period", "datacenter")
-    periods = " ".join(f"{name}={info.settings[name]}" for name in names if name in info.settings)
-    with contextlib.closing(open_tag_store(url, tag, periods=periods)) as store:
-        return int(_said(store, OpenRequest("open", from_number=first)) or 0)
+    form, label = _form_of(tag, info.settings), period
+    datacenter = f" datacenter={info.settings['datacenter']}" if "datacenter" in info.settings else ""
+    stored: dict[str, Any] = {"periods": f"period=ever{datacenter}"} if form is None else form.stored
+    with contextlib.closing(open_tag_store(url, tag, **stored)) as store:
+        while True:
+            current = EVER if form is None else form.at(store.now_ms())
+            if label not in (None, current.label):
+                raise ConfigError(
+                    f"the current period of the tag {tag!r} is {current.label or 'one that never ends'}, not {label}. "
+                    "Nothing was opened, since each period has numbers of its own."
+                )
+            # the person spoke of this period, which may be over after a wait
+            label = current.label
+            match reply := store.send(OpenRequest("open", current, first)):
+                case protocol.Opened():
+                    return int(reply.next)
+                case protocol.AbsentTag():
+                    raise absent
+                case protocol.SettlingTag():
+                    time.sleep(min(reply.wait_ms, 500) / 1000)
 
 
 def delete_tag(url: Server, tag: str) -> bool:
@@ -218,16 +214,13 @@ def read_tag(store: RedisTag) -> TagInfo | None:
         return int(text)
 
     settings["failover_slack"] = f"{whole('slack_ms') / 1000:g} s"
-    known: Any = _of_dates(settings)
-    calendar = Calendar(known.get("period", "ever"), known.get("zone", "UTC"), known.get("year_begins", 1))
-    current, around, maximum = calendar.at(store.now_ms()), "", whole("maximum")
-    if "format" in settings:
-        form = NumberFormat(settings["format"], calendar.period, store.tag)
-        around, maximum = form.around(current), min(maximum, form.maximum)
-    stored = store.read(f"n:{around}", f"o:{around}")
+    form, current, maximum = _form_of(store.tag, settings), EVER, whole("maximum")
+    if form is not None:
+        current, maximum = form.at(store.now_ms()), min(maximum, form.maximum)
+    stored = store.read(f"n:{current.around}", f"o:{current.around}")
     whole("stride")
     closed_until, reason = whole("closed_until"), None
-    if current.first_ms < closed_until and stored.get(f"o:{around}") != fields.get("losses"):
+    if current.first_ms < closed_until and stored.get(f"o:{current.around}") != fields.get("losses"):
         try:
             reason = ClosedReason(fields.get("reason", ""))
         except ValueError:
@@ -237,18 +230,20 @@ def read_tag(store: RedisTag) -> TagInfo | None:
         where=store.where,
         settings=settings,
         period=current.label,
-        next_number=max(whole("start"), whole(f"n:{around}", stored, "0")),
+        next_number=max(whole("start"), whole(f"n:{current.around}", stored, "0")),
         maximum=maximum,
         reason=reason,
         closed_ms=whole("closed_at") if reason else 0,
-        opens_ms=calendar.first_from(current, closed_until) if reason and current.label else None,
+        opens_ms=form.calendar.first_from(current, closed_until) if form and reason and current.label else None,
     )
 
 
-def _of_dates(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings of dated numbers that a tag stores."""
-    known: dict[str, Any] = {name: settings[name] for name in ("period", "zone", "format") if name in settings}
-    return known | ({"year_begins": int(settings["year_begins"])} if "year_begins" in settings else {})
+def _form_of(tag: str, settings: Mapping[str, Any]) -> NumberFormat | None:
+    """Return the periods and texts of dated numbers that a tag stores."""
+    if "format" not in settings:
+        return None
+    year_begins = int(settings.get("year_begins", 1))
+    return NumberFormat(tag, settings["period"], settings["zone"], year_begins, settings["format"])
 
 
 def take_shard_number(url: Server, layout: Layout, tag: str = SHARDS) -> int:
@@ -260,9 +255,6 @@ def take_shard_number(url: Server, layout: Layout, tag: str = SHARDS) -> int:
         ConfigError: the tag is for datacenter bits of another layout, in another place.
         ConfigError: the layout has no datacenter bits.
     """
+    options = f" --layout {preset_name(layout) or layout_spec(layout)}"
     with contextlib.closing(open_tag_store(url, tag, periods=_datacenter_of(layout))) as store:
-        try:
-            return int(Master(store).take(1).first)
-        except NumbersClosed as error:
-            options = f" --layout {preset_name(layout) or layout_spec(layout)}"
-            raise NumbersClosed(tag, error.reason, error.next_number, options=options) from None
+        return int(Master(store, options=options).take(1).first)

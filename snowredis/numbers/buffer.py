@@ -23,26 +23,9 @@ HEAD = 10
 RETRY_S, MAX_RETRY_S = 0.05, 1.0
 
 
-class Waiter:
-    """One wait of one caller. Unlike threading.Event, safe in a signal handler that interrupts another wait."""
-
-    def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
-        self._lock.acquire()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for notify(), or for *seconds*."""
-        self._lock.acquire(timeout=seconds)
-
-    def notify(self) -> None:
-        """End the wait. Called once."""
-        self._lock.release()
-
-
 class Threads:
     """Way in which a thread is started, sleeps and lets callers wait; the simulation has another."""
 
-    new_waiter: Callable[[], Any] = Waiter
     new_lock: Callable[[], Any] = staticmethod(_thread.allocate_lock)
     ident: Callable[[], int] = staticmethod(_thread.get_ident)
     sleep: Callable[[float], None] = staticmethod(time.sleep)
@@ -73,7 +56,8 @@ class Buffer:
         self.failures = 0
         self.error: Exception | None = None
         self._is_ahead = False
-        # waiter of a caller -> how many numbers it needs at once
+        # lock that ends the wait of a caller when it is released -> how many numbers the caller needs at once. Unlike
+        # threading.Event, safe in a signal handler that interrupts another wait
         self._waiters: dict[Any, int] = {}
         # held while a segment is fetched; no step lies between looking and starting a thread that a signal handler,
         # which needs a segment, could divide: a second thread ends at once
@@ -100,12 +84,13 @@ class Buffer:
             raise StoreUnavailable(
                 "", "a finalizer asked for a number in the thread that fetches segments; make numbers elsewhere"
             )
-        waiter = self._threads.new_waiter()
+        waiter = self._threads.new_lock()
+        waiter.acquire()
         try:
             self._waiters[waiter] = wanted
             self._start()
             if not self.ready and not self.is_void:
-                waiter.wait(min(seconds, MAX_SLEEP_S))
+                waiter.acquire(timeout=min(seconds, MAX_SLEEP_S))
         finally:
             self._waiters.pop(waiter, None)
 
@@ -113,7 +98,7 @@ class Buffer:
         """Let all callers that wait look again."""
         for waiter in list(self._waiters):
             if self._waiters.pop(waiter, None) is not None:
-                waiter.notify()
+                waiter.release()
 
     def _start(self) -> None:
         if not self._fetching.locked():

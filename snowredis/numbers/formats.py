@@ -12,13 +12,13 @@ another period, zone or date as well, as long as the number has the same place: 
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from datetime import date as Date  # noqa: N812 - Period has a date
 from typing import Literal, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError
 
 PeriodName: TypeAlias = Literal["hour", "day", "month", "year", "ever"]
@@ -27,8 +27,11 @@ PeriodName: TypeAlias = Literal["hour", "day", "month", "year", "ever"]
 _NO_ZONES = ("localtime", "posixrules", "Factory")
 # the part of a local time that names its period
 _LABELS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y", "ever": ""}
+# longer than each period, and shorter than two
+_LONGER = {"hour": timedelta(hours=1), "day": timedelta(1), "month": timedelta(32), "year": timedelta(367)}
 # the end of the period that never ends, ms since 1970: in the year 4821
 NEVER_MS = 90_000_000_000_000
+_MINUTE_MS = 60_000
 
 
 class Period(NamedTuple):
@@ -38,9 +41,10 @@ class Period(NamedTuple):
         label: its name; empty for the period that never ends.
         date: its beginning, local time, aware.
         end: its last day.
-        from_ms, until_ms: all instants between them are in the period, the one that was asked for too; ms since 1970.
-            There may be more, where a local time comes twice.
+        from_ms, until_ms: the minute that was asked for, ms since 1970; all of its instants are in the period.
         first_ms: no instant before this one is in the period.
+        later_ms: an instant of a later period, near its beginning.
+        around: the text around its numbers, with # in their place; "" for plain numbers.
     """
 
     label: str
@@ -49,10 +53,12 @@ class Period(NamedTuple):
     from_ms: int
     until_ms: int
     first_ms: int
+    later_ms: int
+    around: str = ""
 
 
 # the period of numbers that never start again
-EVER = Period("", datetime(1970, 1, 1, tzinfo=UTC), Date(1970, 1, 1), 0, NEVER_MS, 0)
+EVER = Period("", datetime(1970, 1, 1, tzinfo=UTC), Date(1970, 1, 1), 0, NEVER_MS, 0, NEVER_MS)
 
 
 class Calendar:
@@ -82,27 +88,26 @@ class Calendar:
         """Return the period of an instant, ms since 1970."""
         if self.period == "ever":
             return EVER
-        local = self._local(ms)
-        start = self._start(local)
-        following = _next_start(self.period, start)
+        start = self._start(ms)
+        following = self._floor(start + _LONGER[self.period])
         # a local time may come twice, or never: then these are not its instants, but near
-        ends = [self._instant(each, fold) for each in (start, following) for fold in (0, 1)]
-        from_ms = max((end for end in ends if end <= ms), default=ms)
-        until_ms = min((end for end in ends if end > ms), default=ms + 1)
-        label = start.strftime(_LABELS[self.period])
+        begins, ends = ([self._instant(local, fold) for fold in (0, 1)] for local in (start, following))
+        from_ms, until_ms = ms - ms % _MINUTE_MS, ms - ms % _MINUTE_MS + _MINUTE_MS
+        if {self._start(from_ms), self._start(until_ms - 1)} != {start}:
+            # an offset with seconds, as zones had them in former times
+            from_ms, until_ms = ms, ms + 1
         return Period(
-            label=label,
+            label=start.strftime(_LABELS[self.period]),
             date=start.replace(tzinfo=self._zone),
             end=(following - timedelta(hours=1)).date(),
-            from_ms=self._edge(label, ms, from_ms),
-            until_ms=self._edge(label, ms, until_ms - 1) + 1,
-            first_ms=min(from_ms, ends[0], ends[1]),
+            from_ms=from_ms,
+            until_ms=until_ms,
+            first_ms=min(ms, *begins),
+            later_ms=max(ms + 1, *ends),
         )
 
-    def of(self, day: Date | None, now: int) -> Period:
-        """Return the period of *day*, a date or an aware datetime; None: of *now*, in ms. Raises ConfigError."""
-        if day is None:
-            return self.at(now)
+    def instant_of(self, day: Date) -> int:
+        """Return an instant of *day*, a date or an aware datetime, ms since 1970. Raises ConfigError."""
         if not isinstance(day, datetime):
             # a date of the zone; at noon, since clocks are changed at night
             day = datetime(day.year, day.month, day.day, 12, tzinfo=self._zone)
@@ -110,23 +115,23 @@ class Calendar:
                 raise ConfigError("numbers that start again each hour need the time of the document, not only its date")
         if day.tzinfo is None:
             raise ConfigError(f"{day!r} has no time zone. Use a date, or an aware datetime")
-        return self.at(round(day.timestamp() * 1000))
+        return round(day.timestamp() * 1000)
 
     def first_from(self, period: Period, ms: int) -> int:
         """Return when the first period, *period* or a later one, begins that has no instant before *ms*."""
         while period.first_ms < ms:
-            period = self.at(period.until_ms)
+            period = self.at(period.later_ms)
         return period.first_ms
-
-    def _local(self, ms: int) -> datetime:
-        at = datetime.fromtimestamp(ms // 1000, UTC) + timedelta(milliseconds=ms % 1000)
-        return at.astimezone(self._zone).replace(tzinfo=None)
 
     def _instant(self, local: datetime, fold: int) -> int:
         return round(local.replace(tzinfo=self._zone, fold=fold).timestamp() * 1000)
 
-    def _start(self, local: datetime) -> datetime:
-        start = local.replace(minute=0, second=0, microsecond=0)
+    def _start(self, ms: int) -> datetime:
+        """Return the local time at which the period of an instant begins, naive."""
+        return self._floor(datetime.fromtimestamp(ms // 1000, self._zone).replace(tzinfo=None, fold=0))
+
+    def _floor(self, local: datetime) -> datetime:
+        start = local.replace(minute=0, second=0)
         if self.period != "hour":
             start = start.replace(hour=0)
         if self.period in ("month", "year"):
@@ -134,35 +139,6 @@ class Calendar:
         if self.period == "year":
             start = start.replace(month=self._first_month, year=start.year - (start.month < self._first_month))
         return start
-
-    def _label(self, ms: int) -> str:
-        return self._start(self._local(ms)).strftime(_LABELS[self.period])
-
-    def _edge(self, label: str, inside: int, end: int) -> int:
-        """Return *end*, or the last instant towards it that has *label*, as *inside* has."""
-        if self._label(end) == label:
-            return end
-        # the clocks were changed in between, across a boundary
-        outside = end
-        while abs(outside - inside) > 1:
-            middle = (inside + outside) // 2
-            if self._label(middle) == label:
-                inside = middle
-            else:
-                outside = middle
-        return inside
-
-
-def _next_start(period: PeriodName, start: datetime) -> datetime:
-    if period == "hour":
-        return start + timedelta(hours=1)
-    if period == "day":
-        return start + timedelta(days=1)
-    if period == "year":
-        return start.replace(year=start.year + 1)
-    if start.month == 12:
-        return start.replace(year=start.year + 1, month=1)
-    return start.replace(month=start.month + 1)
 
 
 # formats of periods, if none is given
@@ -175,13 +151,23 @@ DEFAULT_FORMATS = {
 }
 # digits of the highest number, where the format does not say how many
 DEFAULT_DIGITS = 10
-MAX_NUMBER = 10**14
+# exact in Lua's doubles, 16 digits; and below 2^53, so exact in JavaScript
+MAX_NUMBER = 9_000_000_000_000_000
 MAX_TEXT_LENGTH = 200
 # parts of a date that have the same length in every period -> that length
 _DATE_PARTS = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "j": 3, "G": 4, "V": 2, "u": 1, "%": 1}
-_DATE_PART = re.compile(r"%(.?)", re.DOTALL)
-# 6, 06, 06d; a comma would make the length of a text say less
-_NUMBER_SPEC = re.compile(r"(?:0([1-9][0-9]?))?d?")
+_DATE_PART = re.compile(f"%([{''.join(_DATE_PARTS)}])")
+# a piece of a format: literal text, or a field whose text has one length, but for the number. A comma between digits
+# would make the length of a text say less
+_PIECE = re.compile(
+    r"(?P<literal>[^{}]|\{\{|\}\})|\{(?:(?P<tag>tag)|(?P<number>number)(?::(?:0(?P<width>[1-9][0-9]?))?d?)?"
+    rf"|(?P<date>date|end):(?P<spec>(?:[^{{}}%]|{_DATE_PART.pattern})+))\}}"
+)
+_FIELDS = (
+    "The fields are {number} or {number:06}, {tag}, and {date:…} and {end:…} with the parts "
+    f"{' '.join(f'%{part}' for part in _DATE_PARTS)}. The text of others has no fixed length, depends on the system, "
+    "or may be the same for two numbers"
+)
 # databases, terminals or scripts refuse these: control characters, and halves of surrogate pairs
 _UNSTORABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # combinations of parts that say the day
@@ -199,40 +185,45 @@ _SORTED = ("YmdH", "YjH")
 
 
 class NumberFormat:
-    """Format of the numbers of one tag.
+    """The periods of the numbers of one tag, and their texts.
 
     Args:
-        text: with the fields {date} and {end} (the beginning of the period, and its last day), {number} and {tag}: as
-            in str.format(), {date:FORMAT} as for strftime() with the parts %Y %y %m %d %H %j %G %V %u, and {number}
-            or {number:06}. %y says the year for 100 years. None: that of DEFAULT_FORMATS.
-        period: how often numbers start again.
         tag: for the field of that name.
+        period, zone, year_begins: as for Calendar.
+        format: text with the fields {date} and {end} (the beginning of the period, and its last day), {number} and
+            {tag}: as in str.format(), {date:FORMAT} as for strftime() with the parts %Y %y %m %d %H %j %G %V %u, and
+            {number} or {number:06}. %y says the year for 100 years. None: that of DEFAULT_FORMATS.
         maximum: the highest number of a period; None: the highest that has as many digits as the format says.
 
-    Raises ConfigError for a text that cannot be used, or that two numbers could have.
+    Raises ConfigError for settings that cannot be used, and for a text that two numbers could have.
     """
 
-    def __init__(self, text: str | None, period: PeriodName, tag: str, maximum: int | None = None) -> None:
-        self.text = text = text or DEFAULT_FORMATS[period]
+    def __init__(
+        self,
+        tag: str,
+        period: PeriodName = "day",
+        zone: str = "UTC",
+        year_begins: int = 1,
+        format: str | None = None,  # noqa: A002 - it is one
+        maximum: int | None = None,
+    ) -> None:
+        self.calendar = Calendar(period, zone, year_begins)
+        self.text = text = format or DEFAULT_FORMATS[period]
         self._tag, self._around = tag, ""
         if _UNSTORABLE.search(text):
             raise ConfigError(f"format {text!r} has a control character or a lone surrogate. Leave it out")
         parts, width, fixed, before_number = [], 0, 0, 0
-        for literal, name, spec in _fields(text):
-            fixed += len(literal)
-            self._around += literal.replace("{", "{{").replace("}", "}}")
-            if name == "number":
+        for piece in _pieces(text):
+            self._around += "#" if piece["number"] else piece[0]
+            if piece["number"]:
                 parts.append("number")
-                width, before_number = _width(text, spec), fixed
-                self._around += "#"
-                continue
-            if name in ("date", "end"):
-                fixed += _date_length(text, name, spec)
-                parts += _DATE_PART.findall(spec) if name == "date" else []
-            elif name == "tag":
-                fixed += len(tag)
-            if name is not None:
-                self._around += f"{{{name}:{spec}}}"
+                width, before_number = int(piece["width"] or 0), fixed
+            elif piece["date"]:
+                dated = _DATE_PART.findall(piece["spec"])
+                fixed += len(_DATE_PART.sub("", piece["spec"])) + sum(_DATE_PARTS[part] for part in dated)
+                parts += dated if piece["date"] == "date" else []
+            else:
+                fixed += len(tag) if piece["tag"] else 1
         if parts.count("number") != 1:
             raise ConfigError(f"format {text!r} must have the field {{number}} once, such as {{number:06}}")
         if period == "ever" and len(parts) > 1:
@@ -245,64 +236,42 @@ class NumberFormat:
             )
         self.maximum: int = maximum or min(10 ** (width or DEFAULT_DIGITS) - 1, MAX_NUMBER)
         digits = len(str(self.maximum))
-        self.text_length = fixed + max(width, digits)
-        if self.text_length > MAX_TEXT_LENGTH:
-            raise ConfigError(
-                f"format {text!r} makes texts of {self.text_length} characters; {MAX_TEXT_LENGTH} are allowed"
-            )
+        length = fixed + max(width, digits)
+        if length > MAX_TEXT_LENGTH:
+            raise ConfigError(f"format {text!r} makes texts of {length} characters; {MAX_TEXT_LENGTH} are allowed")
         before = "".join(parts[: parts.index("number")])
-        self.sortable = (
+        sortable = (
             width >= digits
             and any(order.startswith(before) for order in _SORTED)
             and any(needed <= set(before) for needed in _NEEDED[period])
         )
+        year = f" year_begins={year_begins}" if year_begins != 1 else ""
+        # what a tag in Redis keeps
+        self.stored = {
+            "periods": f"period={period} zone={zone} place={'/'.join(map(str, self.place))}{year}",
+            "format": text,
+        }
+
+        self.description = IdDescription(
+            "dated", str, None, length, sortable=sortable, guessable=True, leaks=("time", "volume"), needs=("redis",)
+        )
+
+    def at(self, ms: int) -> Period:
+        """Return the period of an instant, ms since 1970, with the text around its numbers."""
+        period = self.calendar.at(ms)
+        return period._replace(around=self._around.format(date=period.date, end=period.end, tag=self._tag))
 
     def write(self, period: Period, number: int) -> str:
         """Return the text of a number of *period*."""
         return self.text.format(date=period.date, end=period.end, number=number, tag=self._tag)
 
-    def around(self, period: Period) -> str:
-        """Return the text around the numbers of *period*, with # in their place."""
-        return self._around.format(date=period.date, end=period.end, tag=self._tag)
 
-
-def _fields(text: str) -> Iterator[tuple[str, str | None, str]]:
-    """Yield each field of *text*: the literal before it, its name and its format. Raises ConfigError."""
-    try:
-        parts = list(string.Formatter().parse(text))
-    except ValueError as error:
-        raise ConfigError(f"format {text!r} cannot be used: {error}") from None
-    for literal, name, spec, conversion in parts:
-        if name not in (None, "date", "end", "number", "tag"):
-            raise ConfigError(f"format {text!r} has an unknown field {name!r}. The fields are: date, end, number, tag")
-        if conversion or "{" in (spec or "") or (name == "tag" and spec):
-            raise ConfigError(f"format {text!r} cannot be used: write the field {name!r} as {{{name}}}")
-        yield literal, name, spec or ""
-
-
-def _width(text: str, spec: str) -> int:
-    """Return how many digits *spec* gives to a number at least, 0 if it does not say. Raises ConfigError."""
-    found = _NUMBER_SPEC.fullmatch(spec)
-    if found is None:
-        raise ConfigError(
-            f"format {text!r} cannot be used: {{number:{spec}}} may have one text for two numbers. Write {{number}} "
-            "or {number:06}"
-        )
-    return int(found[1] or 0)
-
-
-def _date_length(text: str, name: str, spec: str) -> int:
-    """Return how many characters *spec* makes of every date. Raises ConfigError."""
-    if not spec:
-        raise ConfigError(
-            f"format {text!r} does not say how the date is written. Write {{{name}:%Y%m%d}}, not {{{name}}}"
-        )
-    length = len(_DATE_PART.sub("", spec))
-    for part in _DATE_PART.findall(spec):
-        if part not in _DATE_PARTS:
-            raise ConfigError(
-                f"format {text!r} cannot be used: the text of %{part} has no fixed length, or depends on the system. "
-                f"The parts of a date are: {' '.join(f'%{name}' for name in _DATE_PARTS)}"
-            )
-        length += _DATE_PARTS[part]
-    return length
+def _pieces(text: str) -> Iterator[re.Match[str]]:
+    """Yield each piece of a format. Raises ConfigError for one that is not known to work."""
+    at = 0
+    while at < len(text):
+        piece = _PIECE.match(text, at)
+        if piece is None:
+            raise ConfigError(f"format {text!r} cannot be used from {text[at:]!r} on. {_FIELDS}")
+        yield piece
+        at = piece.end()

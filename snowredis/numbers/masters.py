@@ -1,18 +1,22 @@
-"""Fetch segments: from one server, or alternately from several independent ones, whose numbers lie between each other.
+"""Take numbers: from one server, or alternately from several independent ones, whose numbers lie between each other.
 
 A process shows each server how far it knows the numbers to be handed out, so that a server that forgot some notices it.
-A reply that is lost leaves a gap. One caller at a time: the thread of a Buffer. Blocks as the stores do.
+A reply that is lost leaves a gap. Blocks as the stores do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
-from snowredis.numbers.protocol import Exhausted, GrantedNumbers, NumbersClosed, NumbersExhausted, Shut, TakeRequest
+from snowredis.numbers import protocol
+from snowredis.numbers.formats import EVER, MAX_NUMBER, Period
+from snowredis.numbers.protocol import GrantedNumbers, NumbersClosed, NumbersExhausted
 from snowredis.process.clock import Clock
+from snowredis.process.threads import with_lock
 
 GROWTH = 10
 SHRINK = 2
@@ -60,7 +64,7 @@ class Steps:
 
 @dataclass(slots=True)
 class SegmentCounts:
-    """Counters of one generator; they only grow, but begin again in a forked child. Not exact if threads count at once.
+    """Counters of one generator in one process; they only grow. Not exact if threads count at once.
 
     Attributes:
         segments: segments that were fetched.
@@ -74,41 +78,57 @@ class SegmentCounts:
     failures: int = 0
     closed: int = 0
 
-    def clear(self) -> None:
-        """Begin again at 0, in a forked child."""
-        SegmentCounts.__init__(self)
-
 
 class Master:
-    """One server, as one process knows it.
+    """One server of a tag, as one process knows it. Thread-safe.
+
+    Args:
+        store: the tag there.
+        options: of the command that creates the tag.
+        first_from: of tags with periods: Calendar.first_from().
 
     Attributes:
-        seen: the next number after the highest that is known to be handed out.
         away_until_s: until when others are asked before it.
         granted: the newest numbers that it handed out to this process; None without any.
     """
 
-    def __init__(self, store: Any) -> None:
-        self.store = store
-        self.seen, self.away_until_s = 0, 0.0
+    def __init__(
+        self,
+        store: Any,
+        first_from: Callable[[Period, int], int] = lambda period, _: period.first_ms,
+        options: str = "",
+    ) -> None:
+        self.store, self._first_from, self._options = store, first_from, options
+        self.away_until_s = 0.0
         self.granted: GrantedNumbers | None = None
+        # text around the numbers of the newest period -> the next one after the highest that is known to be handed out
+        self.seen: dict[str, int] = {}
+        # guards ``seen``; never held while Redis is asked
+        self._lock = threading.RLock()
 
-    def take(self, size: int) -> GrantedNumbers:
-        """Return *size* numbers, or as many as are left.
+    def take(self, wanted: int, period: Period = EVER, least: int = 1, highest: int = MAX_NUMBER) -> Any:
+        """Take *wanted* numbers of *period*, or as many as are left, but not fewer than *least*.
 
-        Raises NumbersClosed, NumbersExhausted, ConfigError, StoreUnavailable.
+        Returns GrantedNumbers, or OtherPeriod. Raises NumbersClosed, NumbersExhausted, ConfigError, StoreUnavailable.
         """
-        reply = self.store.send(TakeRequest(seen=self.seen, wanted=size))
-        self.seen = max(self.seen, reply.next)
-        match reply:
-            case GrantedNumbers():
-                self.granted = reply
-                return reply
-            case Shut():
-                raise NumbersClosed(self.store.tag, reply.reason, reply.next)
-            case Exhausted():
-                raise NumbersExhausted(self.store.tag, reply.next - 1)
-        raise self.store.unknown([type(reply).__name__])
+        tag, seen = self.store.tag, self.seen.get(period.around, 0)
+        reply = self.store.send(protocol.TakeRequest(period, seen, wanted, least, highest))
+        self._note_seen(period.around, reply.next)
+        if isinstance(reply, protocol.Shut):
+            wait_ms = self._first_from(period, reply.since_ms) - reply.redis_ms if period.label else 0
+            raise NumbersClosed(tag, reply.reason, reply.next, period.label, wait_ms, self._options)
+        if isinstance(reply, protocol.Exhausted):
+            raise NumbersExhausted(tag, reply.next - 1 + reply.left, period.label, reply.left)
+        return reply
+
+    def after_fork(self) -> None:
+        """In a forked child: use no lock and no connection of the parent."""
+        self._lock = threading.RLock()
+        self.store.after_fork()
+
+    @with_lock
+    def _note_seen(self, around: str, following: int) -> None:
+        self.seen = {around: max(self.seen.get(around, 0), following)}
 
 
 class Masters:
@@ -116,7 +136,7 @@ class Masters:
 
     def __init__(self, stores: Sequence[Any], steps: Steps, counts: SegmentCounts, clock: Clock) -> None:
         self.all = [Master(store) for store in stores]
-        self._steps, self._counts, self._clock = steps, counts, clock
+        self._steps, self.counts, self._clock = steps, counts, clock
         # the index of the one that is asked next
         self._next = 0
 
@@ -138,15 +158,16 @@ class Masters:
                 granted = master.take(size)
             except (NumbersClosed, NumbersExhausted, StoreUnavailable) as error:
                 master.away_until_s = self._clock.monotonic() + AWAY_S
-                self._counts.failures += 1
-                self._counts.closed += isinstance(error, NumbersClosed)
+                self.counts.failures += 1
+                self.counts.closed += isinstance(error, NumbersClosed)
                 errors.append(error)
                 continue
             self._refuse_same_numbers(master, granted)
-            master.away_until_s, self._next = 0.0, index + 1
+            master.away_until_s, master.granted, self._next = 0.0, granted, index + 1
             self._steps.fetched(granted.count, self._clock.monotonic())
-            self._counts.segments += 1
-            return granted.numbers
+            self.counts.segments += 1
+            numbers: range = granted.numbers
+            return numbers
         # closed, else away, else exhausted
         raise min(errors, key=lambda error: (isinstance(error, NumbersExhausted), isinstance(error, StoreUnavailable)))
 

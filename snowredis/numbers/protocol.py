@@ -10,14 +10,12 @@ SnowredisError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from snowredis.errors import SnowredisError
-from snowredis.numbers.formats import EVER, Period
+from snowredis.numbers.formats import EVER, MAX_NUMBER, Period
 from snowredis.servers.scripts import Reason, ScriptReply
-
-# exact in Lua's doubles, 16 digits; and below 2^53, so exact in JavaScript
-MAX_NUMBER = 9_000_000_000_000_000
 
 # --- requests ------------------------------------------------------------------------------------------
 
@@ -27,7 +25,6 @@ class TakeRequest(NamedTuple):
 
     Attributes:
         period: the one that it is now, as far as the caller knows.
-        around: the text around its numbers; "" for plain numbers.
         seen: the next number after the highest that this process saw in the period.
         wanted: how many numbers the caller asks for.
         least: how many it needs.
@@ -35,7 +32,6 @@ class TakeRequest(NamedTuple):
     """
 
     period: Period = EVER
-    around: str = ""
     seen: int = 0
     wanted: int = 1
     least: int = 1
@@ -47,14 +43,13 @@ class OpenRequest(NamedTuple):
 
     Attributes:
         action: "create": the tag is new; "open": a period goes on.
-        period, around: as in TakeRequest; of no meaning to "create".
+        period: as in TakeRequest; of no meaning to "create".
         from_number: no number from here on was ever handed out; of a new tag, its first number.
         durability, stride, maximum: constants of a new tag.
     """
 
     action: Literal["create", "open"]
     period: Period = EVER
-    around: str = ""
     from_number: int = 1
     durability: str = "detect"
     stride: int = 1
@@ -113,12 +108,11 @@ class Exhausted(Answer, left=int):
     left: int
 
 
-class Shut(Answer, reason=ClosedReason, since_ms=int, wait_ms=int):
-    """The period hands out nothing. Those that begin at *since_ms* or later are open; it can be opened in *wait_ms*."""
+class Shut(Answer, reason=ClosedReason, since_ms=int):
+    """The period hands out nothing. Those that begin at *since_ms* or later are open."""
 
     reason: ClosedReason
     since_ms: int
-    wait_ms: int
 
 
 class OtherPeriod(Answer, status="other"):
@@ -145,8 +139,8 @@ class SettlingTag(Answer, status="settling", wait_ms=int):
 
 TakeReply: TypeAlias = GrantedNumbers | Exhausted | Shut | OtherPeriod
 OpenReply: TypeAlias = Opened | ExistingTag | AbsentTag | SettlingTag | OtherPeriod
-# all of them
-REPLIES: tuple[type[Answer], ...] = get_args(TakeReply | OpenReply)
+# script -> all of them
+REPLIES: Mapping[str, tuple[type[Answer], ...]] = {"take": get_args(TakeReply), "open": get_args(OpenReply)}
 
 # --- errors --------------------------------------------------------------------------------------------
 

@@ -7,18 +7,16 @@ import copy
 import itertools
 import operator
 import threading
-from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from snowredis.core.description import IdDescription
-from snowredis.core.values import MAX_BATCH, as_int64, check_count
+from snowredis.core.values import check_count
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
 from snowredis.kinds.base import GeneratorBase, IdKind
 from snowredis.numbers.buffer import Buffer, Threads
+from snowredis.numbers.formats import MAX_NUMBER
 from snowredis.numbers.masters import Masters, SegmentCounts, Steps
-from snowredis.numbers.protocol import MAX_NUMBER
 from snowredis.numbers.settings import SEGMENT_SETTINGS, servers_of
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard
@@ -31,25 +29,10 @@ WAIT_S = 10.0
 Block: TypeAlias = tuple[Iterator[int], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentStatus:
-    """State of one generator at a moment.
-
-    Attributes:
-        tag: its tag.
-        made: about how many numbers this generator made in this process.
-        left: about how many numbers it has at hand, prefetched ones included.
-        step: how many numbers the newest segment has.
-        remaining: how many numbers of the tag are not handed out; None if that is not known.
-        counts: the counters.
-    """
-
-    tag: str
-    made: int
-    left: int
-    step: int
-    remaining: int | None
-    counts: SegmentCounts
+_BITS, _DIGITS = MAX_NUMBER.bit_length(), len(str(MAX_NUMBER))
+DESCRIPTION = IdDescription(
+    "segment", int, _BITS, _DIGITS, sortable=True, guessable=True, leaks=("volume",), needs=("redis",)
+)
 
 
 class SegmentGenerator(GeneratorBase[int]):
@@ -70,8 +53,11 @@ class SegmentGenerator(GeneratorBase[int]):
 
     Attributes:
         tag: the tag's name.
+        steps: the sizes of its segments.
         counts: its counters.
     """
+
+    description = DESCRIPTION
 
     def __init__(
         self,
@@ -84,7 +70,7 @@ class SegmentGenerator(GeneratorBase[int]):
         threads: Threads | None = None,
     ) -> None:
         self._block: Block = (iter(()), b"")
-        self._stores, self._steps, self._wait_s = tuple(stores), steps, wait_s
+        self._stores, self.steps, self._wait_s = tuple(stores), steps, wait_s
         self.tag = str(stores[0].tag)
         self._clock, self._guard, self._threads = clock, guard, threads or Threads()
         self._is_ahead = steps.max_step > 1
@@ -107,28 +93,20 @@ class SegmentGenerator(GeneratorBase[int]):
     # --- state -------------------------------------------------------------------------------------
 
     @property
-    def description(self) -> IdDescription:
-        """Return the description of its numbers."""
-        return DESCRIPTION
+    def made(self) -> int:
+        """About how many numbers this generator made in this process."""
+        return self._published - operator.length_hint(self._block[0])
 
     @property
-    def closed(self) -> bool:
-        """True after close()."""
-        return self._closed
+    def left(self) -> int:
+        """About how many numbers it has at hand, prefetched ones included."""
+        return operator.length_hint(self._block[0]) + sum(map(len, list(self._buffer.ready)))
 
     @property
-    def status(self) -> SegmentStatus:
-        """Return what this generator has and knows at the moment. Does not block."""
-        left = operator.length_hint(self._block[0])
+    def remaining(self) -> int | None:
+        """How many numbers of the tag are not handed out; None if that is not known."""
         known = [master.granted.left for master in self._masters.all if master.granted is not None]
-        return SegmentStatus(
-            tag=self.tag,
-            made=self._published - left,
-            left=left + sum(map(len, list(self._buffer.ready))),
-            step=self._steps.size,
-            remaining=sum(known) if len(known) == len(self._stores) else None,
-            counts=self.counts,
-        )
+        return sum(known) if len(known) == len(self._stores) else None
 
     # --- numbers -----------------------------------------------------------------------------------
 
@@ -152,11 +130,11 @@ class SegmentGenerator(GeneratorBase[int]):
         if is_reset:
             for number in numbers:
                 return number
-        return self._next_slow()
+        return self.next_ids(1)[0]
 
     def _next_id_locked(self) -> int:
         taken = self._take_now(1)
-        return taken[0] if taken else self._next_slow()
+        return taken[0] if taken else self.next_ids(1)[0]
 
     if FREE_THREADED:
         _next_id_locked.__doc__ = next_id.__doc__
@@ -177,18 +155,6 @@ class SegmentGenerator(GeneratorBase[int]):
         count = check_count(count)
         return self._guard.in_one_process(lambda: self._batch(count))
 
-    def fill(self, buffer: Any) -> None:
-        """Fill a writable buffer of int64 with numbers: array('q'), numpy int64, or any contiguous one.
-
-        Raises:
-            ConfigError: numbers cannot be written to the buffer.
-            As next_id(); some of the numbers are in the buffer then.
-        """
-        view = as_int64(buffer)
-        for at in range(0, len(view), MAX_BATCH):
-            part = view[at : at + MAX_BATCH]
-            part[:] = memoryview(array("q", self.next_ids(len(part))))
-
     async def anext_id(self) -> int:
         """Make one number. Async version of next_id(): does not block the event loop.
 
@@ -196,9 +162,6 @@ class SegmentGenerator(GeneratorBase[int]):
         """
         taken = self._take_now(1)
         return taken[0] if taken else await super().anext_id()
-
-    def _next_slow(self) -> int:
-        return self._guard.in_one_process(lambda: self._batch(1)[0])
 
     def _take_now(self, count: int) -> list[int]:
         """Take up to *count* numbers that are here."""
@@ -266,15 +229,14 @@ class SegmentGenerator(GeneratorBase[int]):
             part = buffer.ready.popleft()
         except IndexError:
             return False, False
-        new, is_first = iter(part), not self._published
+        new = iter(part)
         self._published += len(part)
         self._block = (new, is_reset)
         if buffer is not self._buffer:
             # a signal handler called suspend() or close(), or forked
             exhaust(new)
             return False, False
-        # a process that makes one number with step=1 needs no second segment
-        return True, self._is_ahead and not buffer.ready and not is_first
+        return True, self._is_ahead and not buffer.ready
 
     # --- life --------------------------------------------------------------------------------------
 
@@ -298,7 +260,7 @@ class SegmentGenerator(GeneratorBase[int]):
         """
         self._suspended = True
         self._drop_all().end_waits()
-        self._steps.begin()
+        self.steps.begin()
 
     @with_lock
     def resume(self) -> None:
@@ -319,40 +281,19 @@ class SegmentGenerator(GeneratorBase[int]):
         """In a forked child: forget the parent's segments; the first number fetches one of its own."""
         self._new_locks()
         self._drop_all()
-        for store in self._stores:
-            store.after_fork()
-        self._steps.begin()
+        for master in self._masters.all:
+            master.after_fork()
+        self.steps.begin()
         # the parent counts what it made, and still has
-        self.counts.clear()
+        self.counts = self._masters.counts = SegmentCounts()
         self._published = 0
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError(
-            "a segment generator cannot be pickled or copied: two copies would make the same numbers. "
-            "Make one in each process."
-        )
 
-
-DESCRIPTION = IdDescription(
-    "segment",
-    int,
-    MAX_NUMBER.bit_length(),
-    len(str(MAX_NUMBER)),
-    sortable=True,
-    guessable=True,
-    leaks=("volume",),
-    needs=("redis",),
-)
-
-
-def open_generator(url: Any = None, *, lasts_s: float | None = None, **settings: Any) -> SegmentGenerator:
+def open_generator(url: Any = None, **settings: Any) -> SegmentGenerator:
     """Return a generator of the numbers of a tag; *settings* are those of SEGMENT_SETTINGS.
 
     Connects to nothing yet, but starts embedded://. Raises ConfigError for a setting, or a combination, that cannot
     work.
-
-    Args:
-        lasts_s: how long a segment shall last, for tests.
     """
     # loads redis-py
     from snowredis.numbers.stores import open_tag_store
@@ -366,7 +307,7 @@ def open_generator(url: Any = None, *, lasts_s: float | None = None, **settings:
         raise ConfigError(
             f"url names {'a server twice' if stores else 'no server'}. Name each independent server once."
         )
-    steps = Steps(used["step"], used["max_step"], *([] if lasts_s is None else [lasts_s]))
+    steps = Steps(used["step"], used["max_step"])
     return SegmentGenerator(stores, steps, clock=getattr(url, "clock", None) or SYSTEM)
 
 
@@ -375,5 +316,5 @@ SEGMENT = IdKind(
     summary="short numbers, nearly in sequence, for one business tag; handed out by Redis in segments",
     settings=SEGMENT_SETTINGS,
     describe=lambda _: DESCRIPTION,
-    open=lambda settings: open_generator(**{"url": None, **settings}),
+    open=lambda settings: open_generator(**settings),
 )

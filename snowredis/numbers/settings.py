@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from snowredis import settings
-from snowredis.numbers.formats import PeriodName
-from snowredis.numbers.protocol import MAX_NUMBER
+from snowredis.numbers.formats import MAX_NUMBER, PeriodName
 
 # larger segments are probably mistakes
 MAX_STEP = 10**12
@@ -42,10 +41,9 @@ NUMBER_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for set
     settings.Setting("durability", settings.one_of(Literal["detect", "assured"]), None, "detect; assured at embedded://",
             "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, after which "
             "the tag, or the current period, is closed; `assured`: never", of_pool=True),
-    settings.Setting("failover_slack", settings.SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
-            "how long a deposed master may go on answering", of_pool=True),
-    settings.Setting("min_replicas", settings.REPLICAS, 0, "0",
-            "how many replicas must have what was handed out before it counts, or `all`"),
+    settings.SETTINGS["failover_slack"],
+    settings.SETTINGS["min_replicas"]._replace(
+            help="how many replicas must have what was handed out before it counts, or `all`"),
     settings.Setting("step", _whole(1, MAX_STEP), 1_000, "1,000",
             "how many numbers the first segment has, and the least of any"),
     settings.Setting("max_step", _whole(1, MAX_STEP), 1_000_000, "1,000,000",

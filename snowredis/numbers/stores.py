@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.numbers import protocol
 from snowredis.numbers.protocol import OpenRequest, TakeRequest
 from snowredis.numbers.settings import NUMBER_SETTINGS, servers_of
 from snowredis.servers.clients import open_client
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
-from snowredis.servers.runner import RedisScripts, server_now_ms, translated
-from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply, text_of, with_format
+from snowredis.servers.runner import RedisScripts, server_now_ms
+from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply, with_format
 from snowredis.settings import MinReplicas, is_embedded, is_in_memory
 from snowredis.signatures import mismatch
 from snowredis.snowflake.protocol.open import open_server
 
-T = TypeVar("T")
-
 # version of what is stored; see FORMATS in snowredis.signatures
 FORMAT = 1
-SCRIPTS = ("take", "open")
 # a process uses no dated number that it asked for this long ago
 REPLY_LIFE_MS = 5_000
 # how long after a loss a period is opened at the earliest: by then, no process has numbers of before
@@ -52,7 +48,6 @@ class TagStore(Scripted):
         periods: which periods it has, and where numbers stand in their texts: name=value, separated by spaces.
         format: of the texts; "" for plain numbers.
         slack_ms: how long a deposed master may go on answering, if the tag does not say it.
-        settle_ms: how long after a loss processes may use numbers that they had.
         database: number of the server's database that this process uses.
         random_bytes: source of the nonces.
 
@@ -74,14 +69,14 @@ class TagStore(Scripted):
         *,
         format: str = "",  # noqa: A002 - it is one
         slack_ms: int = 0,
-        settle_ms: int = 0,
         database: int = 0,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        scripts = {name: load(name) for name in SCRIPTS}
+        scripts = {name: load(name) for name in protocol.REPLIES}
         super().__init__(with_format(FORMAT, periods), tag_keys(tag), scripts, random_bytes=random_bytes)
         self.tag, self.slack_ms, self._format = tag, slack_ms, format
-        self._database, self._settle_ms = database, settle_ms
+        # segments are used for as long as they last: a person opens above all of them
+        self._database, self._settle_ms = database, SETTLE_MS if format else 0
 
     def send(self, request: TakeRequest | OpenRequest) -> Any:
         """Run the script of *request* once. Returns a TakeReply or an OpenReply.
@@ -89,20 +84,19 @@ class TagStore(Scripted):
         Blocks for a round trip. Raises ConfigError, StoreUnavailable. Is never repeated here:
         numbers whose reply was lost are gaps.
         """
-        name, seen, rest = "open", 0, tuple[str | int, ...]()
+        period, seen, rest = request.period, 0, tuple[str | int, ...](request[2:])
         if isinstance(request, TakeRequest):
-            name, seen, rest = "take", request.seen, request[3:]
+            name, seen = "take", request.seen
         else:
-            rest = (request.action, *request[3:])
-        period = request.period
-        of_period = (request.around, period.from_ms, period.until_ms, period.first_ms, seen, self._settle_ms)
+            name, rest = "open", (request.action, *rest)
+        of_period = (period.around, period.from_ms, period.until_ms, period.first_ms, seen, self._settle_ms)
         asked = self.request(name, self._database, self.slack_ms, self._format, *of_period, *rest)
         texts = self.texts_of(asked, self.run(*asked))
         if texts[0] == "reformatted":
             formats = (f"texts={text.replace(' ', '_')}" for text in (texts[1], self._format))
             raise self._mismatch(*(f"{self.signature} {text}" for text in formats))
         try:
-            return parse_reply(texts, protocol.REPLIES)
+            return parse_reply(texts, protocol.REPLIES[name])
         except ValueError:
             raise self.unknown(texts) from None
 
@@ -135,22 +129,13 @@ class RedisTag(RedisScripts, TagStore):
         TagStore.__init__(self, tag, database=database, **{"slack_ms": client.failover_slack_ms, **settings})
         RedisScripts.__init__(self, client, min_replicas)
 
-    def _ask(self, call: Callable[[], T]) -> T:
-        with translated(self.where), time_limit(CALL_LIMIT_S):
-            return call()
-
-    def read(self, *names: str) -> Mapping[str, str]:
-        """Return these fields of the tag, if they are stored. Runs no script and writes nothing."""
-        values: Any = self._ask(lambda: self._client.hmget(self._keys[0], names))
-        return {name: text_of(value) for name, value in zip(names, values, strict=True) if value is not None}
-
     def delete(self) -> bool:
         """Delete the tag. Returns False if there was none."""
-        return bool(self._ask(lambda: self._client.delete(*self._keys)))
+        return bool(self.result_of(lambda: self._client.delete(*self._keys)))
 
     def now_ms(self) -> int:
         """Return the time of the server, ms since 1970."""
-        return self._ask(lambda: server_now_ms(self._client, self._keys[0]))
+        return self.result_of(lambda: server_now_ms(self._client, self._keys[0]))
 
 
 class MemoryTag:
@@ -172,21 +157,19 @@ class MemoryTag:
 
     def send(self, request: TakeRequest | OpenRequest) -> Any:
         with self._lock:
-            now_ms, first = self._server_time_ms(), self._next.get(request.around, 1)
+            around = request.period.around
+            now_ms, first = self._server_time_ms(), self._next.get(around, 1)
             if isinstance(request, OpenRequest):
-                self._next[request.around] = max(first, request.from_number)
-                return protocol.Opened(now_ms, self._next[request.around])
+                self._next[around] = max(first, request.from_number)
+                return protocol.Opened(now_ms, self._next[around])
             if not request.period.from_ms <= now_ms < request.period.until_ms:
                 return protocol.OtherPeriod(now_ms, first)
             left = max(0, request.highest + 1 - first)
             count = min(request.wanted, left)
             if count < request.least:
                 return protocol.Exhausted(now_ms, first, left)
-            self._next[request.around] = first + count
+            self._next[around] = first + count
             return protocol.GrantedNumbers(now_ms, first + count, first, count, 1, left - count)
-
-    def unknown(self, texts: Any) -> Exception:
-        return AssertionError(texts)
 
     def after_fork(self) -> None:
         """Nothing to do: the child's copy is a tag of its own."""

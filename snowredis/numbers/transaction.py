@@ -26,22 +26,23 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from snowredis.errors import ConfigError
-from snowredis.numbers.formats import MAX_TEXT_LENGTH, Calendar, NumberFormat, Period, PeriodName
+from snowredis.numbers.formats import MAX_TEXT_LENGTH, NumberFormat, Period, PeriodName
 from snowredis.numbers.protocol import NumbersExhausted
 from snowredis.numbers.settings import DATED_SETTINGS
 from snowredis.process.clock import now_ms
 from snowredis.settings import check_settings
 
 TABLE = "snowredis_number"
+_MYSQL = ("mysql", "mariadb")
 # the place of a number, its lengths before and after it, as one number; texts are shorter
 _AFTER = 1_000
 _GAPS = (
     "so a number would be taken although the rest is rolled back. Take it in a transaction: with engine.begin() as "
     "connection; in SQLite before savepoints, or with autocommit=False (Python 3.12); in MariaDB in a table of InnoDB"
 )
-# with the engine of the table, which ALTER TABLE may change at any time
-_LAST_NUMBER = sa.text("""SELECT LAST_INSERT_ID(), (SELECT ENGINE FROM information_schema.TABLES
-    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :name)""")
+# ALTER TABLE may change it at any time
+_ENGINE = sa.text("""SELECT ENGINE FROM information_schema.TABLES
+    WHERE TABLE_SCHEMA = COALESCE(:schema, DATABASE()) AND TABLE_NAME = :name""")
 
 
 class TransactionNumbers:
@@ -74,15 +75,14 @@ class TransactionNumbers:
         given = {"tag": tag, "period": period, "zone": zone, "year_begins": year_begins, "format": format}
         check_settings(given | {"maximum": maximum}, DATED_SETTINGS)
         self.tag = tag
-        self._calendar = Calendar(period, zone, year_begins)
-        self._format = NumberFormat(format, period, tag, maximum)
+        self._format = NumberFormat(tag, period, zone, year_begins, format, maximum)
         self.table = number_table(metadata if metadata is not None else sa.MetaData(), table)
         self._wall_ms: Callable[[], int] = now_ms
 
     @property
     def text_length(self) -> int:
         """Length of the longest text, for the column."""
-        return self._format.text_length
+        return self._format.description.text_length
 
     def next_id(self, transaction: Any, date: date | None = None) -> str:
         """Return the next text, which is final if the transaction commits.
@@ -102,10 +102,7 @@ class TransactionNumbers:
             until other transactions that took a number of this tag and period end.
         """
         connection, period = self._begin(transaction, date)
-        number = self._count_up(connection, self._format.around(period))
-        if number is None:
-            raise NumbersExhausted(self.tag, self._format.maximum, period.label)
-        return self._format.write(period, number)
+        return self._format.write(period, self._count_up(connection, period))
 
     def next_for(self, context: Any) -> str:
         """Return the next text for the row that SQLAlchemy inserts: ``mapped_column(default=numbers.next_for)``."""
@@ -123,18 +120,16 @@ class TransactionNumbers:
         if not 1 <= number <= self._format.maximum:
             raise ConfigError(f"number must be from 1 to {self._format.maximum}, not {number}. Nothing was changed.")
         connection, period = self._begin(transaction, date)
-        around = self._format.around(period)
-        self._add_row(connection, around, number - 1)
-        table = self.table
-        raised = sa.update(table).where(*self._row(around), table.c.number < number - 1).values(number=number - 1)
-        connection.execute(raised)
-        last = connection.scalar(sa.select(table.c.number).where(*self._row(around)).with_for_update(read=True))
-        return self._format.write(period, int(last or 0) + 1)
+        self._add_row(connection, period.around, number - 1)
+        last, row = self.table.c.number, self._row(period.around)
+        connection.execute(sa.update(self.table).where(*row, last < number - 1).values(number=number - 1))
+        reached = connection.scalar(sa.select(last).where(*row).with_for_update(read=True))
+        return self._format.write(period, int(reached or 0) + 1)
 
     def _begin(self, transaction: Any, at: date | None) -> tuple[sa.Connection, Period]:
         """Return the connection, and the period of *at*. Raises ConfigError if numbers could have gaps or repeat."""
         connection: sa.Connection = transaction.connection() if hasattr(transaction, "get_bind") else transaction
-        if connection.dialect.name not in ("postgresql", "sqlite", "mysql", "mariadb"):
+        if connection.dialect.name not in ("postgresql", "sqlite", *_MYSQL):
             raise ConfigError(
                 "numbers without gaps are available on PostgreSQL, MariaDB, MySQL and SQLite, not on "
                 f"{connection.dialect.name}"
@@ -144,7 +139,7 @@ class TransactionNumbers:
         before, after = self._format.place
         here = before * _AFTER + after
         place = sa.select(self.table.c.number).where(*self._row(""))
-        if connection.dialect.name in ("mysql", "mariadb"):
+        if connection.dialect.name in _MYSQL:
             # a plain SELECT would begin a snapshot, in which numbers that others take meanwhile are conflicts
             place = place.with_for_update(read=True)
         stored = connection.scalar(place)
@@ -157,7 +152,7 @@ class TransactionNumbers:
                 f"number and {stored % _AFTER} after it, and those of the format {self._format.text!r} have {before} "
                 f"and {after}. Two numbers could have one text, so none was made. Use such a format, or another tag."
             )
-        return connection, self._calendar.of(at, self._wall_ms())
+        return connection, self._format.at(self._wall_ms() if at is None else self._format.calendar.instant_of(at))
 
     def _row(self, around: str) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
         return self.table.c.tag == self.tag, self.table.c.text == around
@@ -165,36 +160,25 @@ class TransactionNumbers:
     def _add_row(self, connection: sa.Connection, around: str, number: int) -> None:
         """Add a row unless it exists; wait for a transaction that is adding it."""
         values = {"tag": self.tag, "text": around, "number": number}
-        if connection.dialect.name in ("mysql", "mariadb"):
+        if connection.dialect.name in _MYSQL:
             added = mysql.insert(self.table).values(values)
             connection.execute(added.on_duplicate_key_update(number=self.table.c.number))
         else:
-            connection.execute(_insert(connection, self.table).values(values).on_conflict_do_nothing())
+            insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+            connection.execute(insert(self.table).values(values).on_conflict_do_nothing())
 
-    def _count_up(self, connection: sa.Connection, around: str) -> int | None:
-        """Return the next number of the texts *around*; None if all are handed out."""
-        columns, most = self.table.c, self._format.maximum
-        values = {"tag": self.tag, "text": around, "number": 1}
-        if connection.dialect.name in ("postgresql", "sqlite"):
-            counted = _insert(connection, self.table).values(values)
-            counted = counted.on_conflict_do_update(
-                index_elements=[columns.tag, columns.text],
-                set_={"number": columns.number + 1},
-                where=columns.number < most,
-            )
-            return connection.execute(counted.returning(columns.number)).scalar()
-        # MySQL has no RETURNING. No other connection changes the LAST_INSERT_ID() of this one: the number before
-        first = mysql.insert(self.table).values({**values, "number": sa.func.last_insert_id(0) + 1})
-        before = sa.func.last_insert_id(columns.number)
-        connection.execute(first.on_duplicate_key_update(number=before + sa.case((columns.number < most, 1), else_=0)))
-        last, storage = connection.execute(_LAST_NUMBER, {"schema": self.table.schema, "name": self.table.name}).one()
-        if storage != "InnoDB":
-            raise ConfigError(f"{self.table.name} has the engine {storage}, which rolls nothing back, {_GAPS}")
-        return int(last) + 1 if last < most else None
-
-
-def _insert(connection: sa.Connection, table: sa.Table) -> Any:
-    return (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(table)
+    def _count_up(self, connection: sa.Connection, period: Period) -> int:
+        """Return the next number of *period*. Raises NumbersExhausted, and ConfigError for an engine of MariaDB."""
+        self._add_row(connection, period.around, 0)
+        number, row = self.table.c.number, self._row(period.around)
+        counted = sa.update(self.table).where(*row, number < self._format.maximum).values(number=number + 1)
+        if not connection.execute(counted).rowcount:
+            raise NumbersExhausted(self.tag, self._format.maximum, period.label)
+        if connection.dialect.name in _MYSQL:
+            engine = connection.scalar(_ENGINE, {"schema": self.table.schema, "name": self.table.name})
+            if engine != "InnoDB":
+                raise ConfigError(f"{self.table.name} has the engine {engine}, which rolls nothing back, {_GAPS}")
+        return int(connection.execute(sa.select(number).where(*row)).scalar_one())
 
 
 def commits_by_itself(connection: sa.Connection) -> str:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import exceptions
 from redis.sentinel import MasterNotFoundError
@@ -21,11 +21,13 @@ from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable, as_c
 from snowredis.process.threads import is_interruption, raised_by_handler
 from snowredis.servers.clients import TLS_PREFIX, close_client, fresh_copy, is_cluster, open_client
 from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, time_limit
-from snowredis.servers.scripts import Script, read_only
+from snowredis.servers.scripts import Script, read_only, text_of
 from snowredis.settings import MinReplicas, check
 
 if TYPE_CHECKING:
     from snowredis.servers.failover import Acknowledged
+
+T = TypeVar("T")
 
 # part of an error's text -> code of StoreUnavailable; the first match counts. Redis sends the second one to a client
 # that says HELLO; the last two, of Redis 6.2 and 7.0 and of 7.2: the user may run a script, but not a command in it
@@ -220,6 +222,8 @@ class RedisScripts:
         min_replicas: how many replicas must have each change, 0 or more, or "all".
     """
 
+    _keys: Sequence[str]
+
     def __init__(self, server: Any, min_replicas: MinReplicas) -> None:
         min_replicas = check("min_replicas", min_replicas)
         own = open_client(server)
@@ -250,6 +254,16 @@ class RedisScripts:
             if error.is_read_only:
                 self.reconnect()
             raise
+
+    def result_of(self, command: Callable[[], T]) -> T:
+        """Return the result of a command that is no script. Blocks and raises as run()."""
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            return command()
+
+    def read(self, *names: str) -> Mapping[str, str]:
+        """Return these fields of the hash in the first key, if they are stored. Blocks and raises as run()."""
+        values: Any = self.result_of(lambda: self._client.hmget(self._keys[0], names))
+        return {name: text_of(value) for name, value in zip(names, values, strict=True) if value is not None}
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.numbers import DatedGenerator
+from snowredis.numbers import DatedGenerator, create_tag, show_tag
 from tests.lab.chaos import shim
 from tests.support.servers import RedisServer
 
@@ -60,10 +60,11 @@ class Stage:
         self._clock.set(at.timestamp() - time.time())
 
     def generator(self, tag: str = "orders", **settings: Any) -> DatedGenerator:
+        """Return a generator of *tag*, which is created unless it exists."""
         constants = {name: settings.pop(name) for name in ("durability", "failover_slack") if name in settings}
-        ids = DatedGenerator(tag, self.server.url, **settings)
-        ids.create(**constants)
-        return ids
+        if show_tag(self.server.url, tag) is None:
+            create_tag(self.server.url, tag, **{"period": "day"} | settings | constants)
+        return DatedGenerator(tag, self.server.url, **settings)
 
 
 @pytest.fixture

@@ -78,47 +78,34 @@ class SegmentClock(SimClock):
         return self._process.world.now_us * 1000
 
 
-class SimWaiter:
+class SimWaitedLock:
+    """A lock whose release ends one wait for it."""
+
     def __init__(self, process: SegmentProcess) -> None:
-        self._world = process.world
+        self._world, self._is_held = process.world, False
         self._task: Task | None = None
-        self._notified = False
-
-    def wait(self, seconds: float) -> None:
-        if not self._notified:
-            self._task = self._world.current
-            self._world.block(max(1, round(seconds * 1e6)))
-            self._task = None
-
-    def notify(self) -> None:
-        self._notified = True
-        if self._task is not None:
-            self._world.wake(self._task)
-
-
-class SimFlag:
-    """A lock that is never waited for, as that of a fetch."""
-
-    def __init__(self) -> None:
-        self._is_held = False
 
     def locked(self) -> bool:
         return self._is_held
 
-    def acquire(self, blocking: bool) -> bool:
-        assert not blocking
+    def acquire(self, blocking: bool = True, timeout: float = 0) -> bool:
+        if self._is_held and timeout:
+            self._task = self._world.current
+            self._world.block(max(1, round(timeout * 1e6)))
+            self._task = None
         was_held, self._is_held = self._is_held, True
         return not was_held
 
     def release(self) -> None:
         self._is_held = False
+        if self._task is not None:
+            self._world.wake(self._task)
 
 
 class SimThreads(Threads):
     def __init__(self, process: SegmentProcess) -> None:
         self._process = process
-        self.new_waiter = lambda: SimWaiter(process)
-        self.new_lock = SimFlag
+        self.new_lock = lambda: SimWaitedLock(process)
         self.ident = lambda: id(process.world.current)
         self.sleep = lambda seconds: process.world.sleep(max(1, round(seconds * 1e6)))
 

@@ -44,7 +44,7 @@ def test_a_tag_is_created_once_shown_and_deleted(server: RedisServer, tag: str) 
     assert info is not None
     assert (info.state, info.reason, info.maximum) == ("open", None, 5000)
     assert open_tag(url, tag, 1000) == 1000
-    with pytest.raises(ConfigError, match="beyond the maximum 5000 of the tag"):
+    with pytest.raises(ConfigError, match="5001 is not a number up to the maximum 5000 of the tag"):
         open_tag(url, tag, 5001)
     assert numbers(url, tag, 1) == [1000]
     assert delete_tag(url, tag)
@@ -70,11 +70,9 @@ def test_a_tag_of_another_version_is_refused_by_name(server: RedisServer, tag: s
 
 def test_what_is_said_of_a_period_is_not_applied_to_the_next_one(server: RedisServer, tag: str) -> None:
     yesterday = Calendar("day", "UTC").at(int(time.time() * 1000) - 86_400_000).label
+    create_tag(server.url, tag, period="day")
     with DatedGenerator(tag, server.url) as ids:
-        ids.create()
-        with pytest.raises(ConfigError, match=f"the period {yesterday} .* is over"):
-            ids.open(301, yesterday)
-        with pytest.raises(ConfigError, match="is over"):
+        with pytest.raises(ConfigError, match=f"the current period of the tag .*, not {yesterday}. Nothing was opened"):
             open_tag(server.url, tag, 301, yesterday)
         assert ids.next_id().endswith("-000001")
         today = Calendar("day", "UTC").at(int(time.time() * 1000)).label
@@ -83,8 +81,8 @@ def test_what_is_said_of_a_period_is_not_applied_to_the_next_one(server: RedisSe
         info = show_tag(server.url, tag)
         assert info is not None
         assert (info.period, info.next_number, info.settings["zone"]) == (today, 302, "UTC")
-        with pytest.raises(ConfigError, match="from 1 to 999999, its highest number, not from 5000000"):
-            ids.open(5_000_000)
+        with pytest.raises(ConfigError, match="5000000 is not a number up to the maximum 999999"):
+            open_tag(server.url, tag, 5_000_000)
 
 
 def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(own_server: RedisServer) -> None:
@@ -95,8 +93,7 @@ def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(own_serve
 
     assert check().level == "ok"
     create_tag(url, "d", maximum=1000)
-    with DatedGenerator("e", url) as dated:
-        dated.create()
+    create_tag(url, "e", period="day")
     found = check()
     assert (found.level, "2 tags of numbers, and no append-only file" in found.text) == ("warning", True)
     # a setting that exists
@@ -140,8 +137,8 @@ def test_a_copy_in_another_database_hands_out_nothing(own_server: RedisServer, t
     other = f"{url}?db=1"
     create_tag(url, tag)
     numbers(url, tag, 5)
+    create_tag(url, f"{tag}-dated", period="year")
     with DatedGenerator(f"{tag}-dated", url, period="year") as dated:
-        dated.create()
         dated.next_id()
     for key in client.keys("*"):
         client.execute_command("COPY", key, key, "DB", 1)

@@ -8,15 +8,13 @@ import os
 import sys
 import threading
 import traceback
-from array import array
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from snowredis.numbers import DatedGenerator, SegmentGenerator
-from snowredis.numbers.administration import create_tag
+from snowredis.numbers import DatedGenerator, SegmentGenerator, create_tag
 from snowredis.numbers.segments import open_generator
 from snowredis.testing import memory_pool
 from tests.support.programs import run
@@ -24,10 +22,7 @@ from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
 # where the number that was taken is checked and returned
-CHECKED = (
-    *("return self._guard.in_one_process(", "return self._next_slow()"),
-    *("return GUARD.in_one_process(", "return self.next_ids(1)[0]"),
-)
+CHECKED = (*("return self._guard.in_one_process(", "return GUARD.in_one_process(", "return self.next_ids(1)[0]"),)
 # the package whose bytecodes are counted
 NUMBERS = f"{os.sep}snowredis{os.sep}numbers{os.sep}"
 # more than any of the calls has
@@ -135,72 +130,44 @@ def ended_child(pids: list[int]) -> Iterator[None]:
             os._exit(0)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_fork_in_the_middle_of_a_call(server: RedisServer) -> None:
-    create_tag(server.url, "forked-anywhere")
-    everything: list[int] = []
-    # 11 has no factor in common with what the call repeats
-    for number in range(1, MOST_BYTECODES, 11):
-        ids, made = at_the_end_of_a_part(server.url, "forked-anywhere", 2)
-        reader, writer = os.pipe()
-        pids: list[int] = []
-
-        def fork(pids: list[int] = pids) -> None:
-            pids.append(os.fork())
-
-        with ended_child(pids):
-            mine, reached = before_bytecode(number, fork, ids.next_id)
-            numbers = [mine, *ids.next_ids(5)]
-            if pids == [0]:
-                os.write(writer, array("q", numbers))
-        os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            of_child = array("q", pipe.read())
-        for pid in pids:
-            os.waitpid(pid, 0)
-        everything += [*made, *numbers, *of_child]
-        ids.close()
-        assert len(of_child) == (6 if pids else 0), number
-        if not reached:
-            break
-    assert len(everything) > 100
-    assert len(set(everything)) == len(everything)
-
-
-@pytest.mark.parametrize(("kind", "step"), [("handler", 7), ("fork", 19)])
-def test_a_dated_number_that_is_interrupted_anywhere(server: RedisServer, kind: str, step: int) -> None:
-    tag = f"dated-{kind}"
-    with DatedGenerator(tag, server.url, period="year") as ids:
-        ids.create()
+@pytest.mark.parametrize(
+    ("kind", "action", "step"), [("segment", "fork", 11), ("dated", "fork", 19), ("dated", "handler", 7)]
+)
+def test_a_call_that_a_fork_or_a_handler_interrupts_anywhere(
+    server: RedisServer, kind: str, action: str, step: int
+) -> None:
+    tag = f"{kind}-{action}-anywhere"
+    create_tag(server.url, tag, **{"period": "year"} if kind == "dated" else {})
     everything: list[str] = []
+    # the steps have no factor in common with what the call repeats
     for number in range(1, MOST_BYTECODES, step):
-        ids = DatedGenerator(tag, server.url, period="year")
-        made = [ids.next_id()]
+        ids: Any = DatedGenerator(tag, server.url, period="year") if kind == "dated" else None
+        ids, made = (ids, [ids.next_id()]) if ids else at_the_end_of_a_part(server.url, tag, 2)
         reader, writer = os.pipe()
         pids: list[int] = []
 
-        def act(ids: DatedGenerator = ids, made: list[str] = made, pids: list[int] = pids) -> None:
-            if kind == "handler":
+        def act(ids: Any = ids, made: list[Any] = made, pids: list[int] = pids) -> None:
+            if action == "handler":
                 made += [ids.next_id(), *ids.next_ids(2)]
             else:
                 pids.append(os.fork())
 
         with ended_child(pids):
             mine, reached = before_bytecode(number, act, ids.next_id)
-            made += [mine, *ids.next_ids(2), ids.next_id()]
+            numbers = [str(each) for each in (mine, *ids.next_ids(4), ids.next_id())]
             if pids == [0]:
-                os.write(writer, " ".join(made[1:]).encode())
+                os.write(writer, " ".join(numbers).encode())
         os.close(writer)
         with os.fdopen(reader) as pipe:
             of_child = pipe.read().split()
         for pid in pids:
             os.waitpid(pid, 0)
-        assert len(of_child) == 4 * len(pids), number
-        everything += made + of_child
+        assert len(of_child) == 6 * len(pids), number
+        everything += [*map(str, made), *numbers, *of_child]
         ids.close()
         if not reached:
             break
-    assert len(everything) > 200
+    assert len(everything) > 100
     assert len(set(everything)) == len(everything)
 
 

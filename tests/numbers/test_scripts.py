@@ -52,11 +52,11 @@ class Stage:
     def dated(self, action: Any, wanted: int = 1, *, seen: int = 0, database: int = 0, written: str = "") -> Any:
         """Take numbers of the hour, whose texts are *written* like this, or create the tag, or open the hour."""
         period: Period = Calendar("hour", "UTC").at(self.now_ms())
-        around = written or f"{period.label}-#"
+        period = period._replace(around=written or f"{period.label}-#")
         store = TagOnStage(self, "period=hour", database, "B" if written else "A")
         if action != "take":
-            return store.send(OpenRequest(action, period, around, wanted))
-        return self.note(around, store.send(TakeRequest(period, around, seen, wanted, wanted)))
+            return store.send(OpenRequest(action, period, wanted))
+        return self.note(period.around, store.send(TakeRequest(period, seen, wanted, wanted)))
 
     def note(self, around: str, reply: Any) -> Any:
         if isinstance(reply, GrantedNumbers):
@@ -68,8 +68,7 @@ class TagOnStage(TagStore):
     where = "stage"
 
     def __init__(self, stage: Stage, periods: str, database: int = 0, form: str = "") -> None:
-        settle_ms = SETTLE_MS if form else 0
-        super().__init__("t", periods, format=form, slack_ms=SLACK_MS, settle_ms=settle_ms, database=database)
+        super().__init__("t", periods, format=form, slack_ms=SLACK_MS, database=database)
         self._stage = stage
 
     def run(self, script: Any, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:

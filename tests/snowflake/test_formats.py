@@ -107,10 +107,10 @@ def written_of_a_tag(server: RedisServer) -> None:
     open_tag(server.url, "bills", 500)
     with open_generator(server.url, tag="bills") as ids:
         ids.next_id()
+    create_tag(server.url, "receipts", period="day")
     with DatedGenerator("receipts", server.url) as dated:
-        dated.create()
         dated.next_id()
-        dated.open(50)
+        open_tag(server.url, "receipts", 50)
         dated.next_id()
 
 

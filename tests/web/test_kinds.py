@@ -29,8 +29,7 @@ def kinds_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 def kinds_client(kinds_server: RedisServer) -> Iterator[TestClient]:
     create_tag(kinds_server.url, "web-invoices")
     app = create_app(kinds_server.url, pools=["kinds"], create=True, ttl=0.5, kinds=KINDS)
-    with snowredis.generator("dated", url=kinds_server.url, tag="web-orders", period="year") as numbers:
-        numbers.create()  # type: ignore[attr-defined]
+    create_tag(kinds_server.url, "web-orders", period="year")
     with client_of(app) as client:
         yield client
 

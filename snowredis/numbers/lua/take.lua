@@ -7,7 +7,7 @@
 --
 -- Returns granted, common fields, first, count, stride, left: the first number, how many, their distance, and how many are left
 --       | exhausted, common fields, left: fewer than the least are left; none was handed out
---       | shut, common fields, reason, since, wait: since this time, ms, later periods are open; this one can be opened in wait ms
+--       | shut, common fields, reason, since: periods that begin since this time, ms, are open
 --       | other, common fields: Redis' clock shows another period
 -- Cost    O(1)
 
@@ -19,7 +19,7 @@ if bad then return refuse() end
 local refused = notice()
 if refused then return refused end
 if now < from_ms or now >= until_ms then return done('other') end
-if not is_open then return done('shut', reason, fmt(closed_until), fmt(wait_ms())) end
+if not is_open then return done('shut', reason, fmt(closed_until)) end
 local first, last = next_number, math.min(maximum, highest)
 local left = last < first and 0 or math.floor((last - first) / stride) + 1
 if left < least then return done('exhausted', fmt(left)) end

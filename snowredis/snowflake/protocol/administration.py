@@ -13,10 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 from snowredis.errors import StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.process.log import log
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.failover import Acknowledged, on_one_connection, save_snapshot
 from snowredis.servers.runner import translated
-from snowredis.servers.scripts import flag, text_of
+from snowredis.servers.scripts import flag
 from snowredis.snowflake.protocol.pool_config import is_deleted, signature_fields
 from snowredis.snowflake.protocol.redis_store import REQUESTS, RedisStore, ScriptStore
 from snowredis.snowflake.protocol.replies import Absent, Reply, Seen
@@ -98,10 +97,8 @@ class PoolAdministration(RedisStore, Administration):
 
         Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.
         """
-        with translated(self.where), time_limit(CALL_LIMIT_S):
-            values = self._client.hmget(self._keys[0], (field, "over", "end"))
-        text, over, end = (text_of(value or b"") for value in values)
-        return "" if is_deleted(over, end, now_ms()) else text
+        found = self.read(field, "over", "end")
+        return "" if is_deleted(found.get("over", ""), found.get("end", ""), now_ms()) else found.get(field, "")
 
     def _lasting(self, change: Callable[[], _Reply], *, strict: bool = False) -> _Reply:
         """Make a *change* that a person asked for, and put it on every copy of the pool that can come back.

@@ -26,7 +26,7 @@ ids: Any
 if kind == "dated":
     ids = DatedGenerator("bills", urls, period="hour", format="{date:%Y%m%d%H}-{number:012}")
 else:
-    ids = open_generator(urls, tag="word", step=2_000, max_step=400_000, lasts_s=0.5)
+    ids = open_generator(urls, tag="word", step=2_000, max_step=400_000)
 
 
 class Recorder:
@@ -46,8 +46,7 @@ class Recorder:
             time.sleep(0.05)
 
     def _plain(self, size: int) -> str:
-        numbers = np.zeros(size, dtype=np.int64)
-        ids.fill(numbers)
+        numbers = np.array(ids.next_ids(size))
         steps = np.diff(numbers)
         # a run ends where the distance is another one than that of the numbers of a server
         starts = np.concatenate(([0], np.flatnonzero(steps != 2) + 1))
