@@ -135,7 +135,7 @@ def test_what_makes_ids_takes_the_url_and_the_pool_of_the_environment_everywhere
         assert (ids.pool, ids._lease_manager.store.where) == ("orders", "elsewhere:1/7")
         assert ids.layout == snowredis.layouts["twitter"]
     segment, dated = (make() for make in NUMBERS)
-    assert segment._stores[0].where == dated._store.where == "elsewhere:1/7"
+    assert segment._stores[0].where == dated._server.store.where == "elsewhere:1/7"
     assert create_app().pools.names == ["orders"]
     pools = snowredis.WorkerPool()
     assert (pools.name, pools.where) == ("orders", "elsewhere:1/7")
