@@ -12,7 +12,7 @@ from snowredis.monitor.conditions import Condition, PlanAnswer, Status
 from snowredis.monitor.events import Event
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import PoolInfo
-from snowredis.monitor.pool_monitor import PoolReport
+from snowredis.monitor.pool_monitor import Reading
 from snowredis.monitor.whois import Whois
 from snowredis.snowflake.protocol.record import REASONS, EventKind
 from snowredis.snowflake.protocol.requests import WorkerStats
@@ -60,7 +60,7 @@ _FIELDS = {
     EventKind.ALARM: ("from", "until", "reason"),
 }
 # records in the order in which a reader meets them
-RECORDS = (PoolReport, PoolInfo, Status, Condition, PlanAnswer, Lease, Event, WorkerStats, Whois)
+RECORDS = (Reading, PoolInfo, Status, Condition, PlanAnswer, Lease, Event, WorkerStats, Whois)
 
 
 def kinds() -> str:

@@ -1,6 +1,6 @@
 """The description of the service, an OpenAPI document. It is a file of the package, and a test compares it.
 
-Its records, such as PoolReport, Event and Whois of snowredis.monitor, are those that the commands show with --json.
+Its records, such as Reading, Event and Whois of snowredis.monitor, are those that the commands show with --json.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from snowredis.core.as_json import schema_of
 from snowredis.core.decoded import DecodedId
 from snowredis.core.text import FORMS
 from snowredis.monitor.events import Event
-from snowredis.monitor.pool_monitor import PoolReport
+from snowredis.monitor.pool_monitor import Reading
 from snowredis.monitor.whois import Whois
 from snowredis.web.messages import (
     BINARY,
@@ -70,7 +70,7 @@ def _paths() -> list[tuple[Any, ...]]:
     )
     worker = _parameter("worker", "only events of this worker id", _NUMBER | {"maximum": MAX_WORKER_ID})
     an_id: Json = _TEXT | {"minLength": 1, "example": "249734652741287936"}
-    report = schema_of(PoolReport)
+    report = schema_of(Reading)
     report["properties"] |= {"states": {"type": "object", "additionalProperties": _NUMBER}, "ids_per_second": _NUMBER}
     report["properties"] |= dict.fromkeys(("found", "services"), _NUMBER)
     whois = _object(decoded=schema_of(DecodedId), whois=schema_of(Whois))

@@ -13,6 +13,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from snowredis import __version__
 from snowredis.cli.commands.demo import DEMO
@@ -25,7 +26,7 @@ from snowredis.cli.commands.run import RUN
 from snowredis.cli.commands.serve import SERVE
 from snowredis.cli.commands.workers import DOCTOR, EVENTS, METRICS, WORKERS
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
-from snowredis.cli.options import Command, Parser, add_commands
+from snowredis.cli.options import Parser, add_commands
 from snowredis.cli.output import discard_stdout, emit, printable
 
 # errors of a write to a full disk, to a file that is too large, or to a broken device
@@ -33,25 +34,8 @@ _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help
 _COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, WHOIS, EVENTS, POOL, METRICS]
 _COMMANDS += [DOCTOR, GAMEDAY, SERVE, RUN, SQL, NUMBERS]
-# Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
-# in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
-GROUP = "snowredis.commands"
-JOINED = {"merge": "snowredis.merge.commands:MERGE", "migrate": "snowredis.merge.commands:MIGRATE"}
-
-
-def joined_commands(wanted: str | None = None) -> list[Command]:
-    """Return the commands that packages add.
-
-    Args:
-        wanted: the command that will run, if it is known: then others are not looked for among installed packages.
-    """
-    from importlib.metadata import EntryPoint, entry_points
-
-    points = [EntryPoint(name, value, GROUP) for name, value in JOINED.items()]
-    names = {command.name for command in _COMMANDS} | JOINED.keys()
-    if wanted not in names:
-        points += [point for point in entry_points(group=GROUP) if point.name not in names]
-    return [point.load() for point in points]
+# commands of packages that nothing imports, as modules and attributes
+_JOINED = (("merge.commands", "MERGE"), ("merge.commands", "MIGRATE"))
 
 
 def build_parser(wanted: str | None = None) -> Parser:
@@ -69,7 +53,8 @@ def build_parser(wanted: str | None = None) -> Parser:
     )
     text = "show the version, and what it runs on"
     parser.add_argument("--version", action="store_true", help=text)
-    add_commands(parser, "command", [*_COMMANDS, *joined_commands(wanted)], wanted)
+    joined = [getattr(import_module(f"snowredis.{module}"), name) for module, name in _JOINED]
+    add_commands(parser, "command", [*_COMMANDS, *joined], wanted)
     return parser
 
 
@@ -126,12 +111,13 @@ def _versions() -> str:
     from snowredis.settings import SETTINGS
     from snowredis.snowflake.ids.fast_path import IMPLEMENTATION
 
-    durability = SETTINGS["durability"]
+    durability, made_in = SETTINGS["durability"], IMPLEMENTATION.capitalize()
+    if IMPLEMENTATION != "c":
+        made_in += " (slower than C: a compiler was missing at the installation, or SNOWREDIS_PURE is set)"
     # written by a build from a checkout; a checkout on the path may not be installed
     commit = next((installed.read_text("commit") for installed in metadata.distributions(name="snowredis")), None)
     return (
-        f"snowredis {__version__}{f' of commit {commit}' if commit else ''}: ids made in "
-        f"{IMPLEMENTATION.capitalize()}, durability "
+        f"snowredis {__version__}{f' of commit {commit}' if commit else ''}: ids made in {made_in}, durability "
         f"{printable(os.environ.get(durability.variable) or durability.default)}, "
         f"{platform.python_implementation()} {platform.python_version()}, redis-py {metadata.version('redis')}"
     )

@@ -13,8 +13,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from snowredis.core.values import duration, utc_text
 
@@ -26,7 +25,7 @@ Pair = tuple[str, str | Line]
 
 # style -> SGR codes; styles are named after what they mean, so that a color means the same everywhere
 _SGR = {"strong": "1", "dim": "2", "good": "32", "note": "36", "warn": "33", "bad": "31"}
-# columns for a host or label in a table, so that a long one does not push the other columns off the screen
+# columns for a name that another program may have chosen
 MAX_FOREIGN = 40
 # a narrower column shows nothing useful
 _MIN_WIDTH = 4
@@ -93,21 +92,16 @@ def cropped(line: Line, width: int) -> Line:
 # --- tables ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """Column of a table.
 
     Attributes:
         title: text of its head.
-        right: whether cells are aligned right.
-        shrinks: whether cells may be cut to fit the terminal.
-        optional: whether the column is left out, the last one first, where the table would not fit otherwise.
+        right: whether cells are aligned right, as numbers are; others may be cut to fit the terminal.
     """
 
     title: str
     right: bool = False
-    shrinks: bool = False
-    optional: bool = False
 
 
 def table(
@@ -116,8 +110,8 @@ def table(
     """Lay out a table; the first line is its head.
 
     Args:
-        width: columns that it may take: optional columns are left out, and then those that shrink are cut, the widest
-            first; None: those of the terminal, and without one no limit.
+        width: columns of the terminal that it may take: texts are cut, the widest first; None: those of the terminal,
+            and without one no limit.
         gap: spaces between columns.
     """
     width = terminal_width() if width is None else width
@@ -128,31 +122,14 @@ def table(
         for column, column_cells in zip(columns, by_column, strict=True)
     ]
     widths = [_widest(each) for each in cells]
-    kept = list(range(len(columns))) if width is None else _kept(columns, widths, width, gap)
-    _shrink(columns, widths, kept, width, gap)
-    padded = [_padded(cells[at], columns[at], widths[at], gap if number else 0) for number, at in enumerate(kept)]
-    return list(map(list, zip(*padded, strict=True)))
-
-
-def _kept(columns: Sequence[Column], widths: Sequence[int], width: int, gap: int) -> list[int]:
-    """Return which columns are left without those optional ones that *width* has no space for."""
-    kept = list(range(len(columns)))
-    for at in reversed(range(len(columns))):
-        if sum(widths[i] for i in kept) + gap * (len(kept) - 1) <= width:
-            break
-        if columns[at].optional:
-            kept.remove(at)
-    return kept
-
-
-def _shrink(columns: Sequence[Column], widths: list[int], kept: list[int], width: int | None, gap: int) -> None:
-    """Lower *widths*, so that the *kept* columns fit into *width* columns of the terminal if possible."""
-    able = [at for at in kept if columns[at].shrinks]
-    while width is not None and able and sum(widths[at] for at in kept) + gap * (len(kept) - 1) > width:
-        widest = max(able, key=lambda at: widths[at])
+    texts = [at for at, column in enumerate(columns) if not column.right]
+    while width is not None and texts and sum(widths) + gap * (len(widths) - 1) > width:
+        widest = max(texts, key=lambda at: widths[at])
         if widths[widest] <= _MIN_WIDTH:
             break
         widths[widest] -= 1
+    padded = [_padded(cells[at], column, widths[at], gap if at else 0) for at, column in enumerate(columns)]
+    return list(map(list, zip(*padded, strict=True)))
 
 
 def _widest(cells: Sequence[Segment]) -> int:

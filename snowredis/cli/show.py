@@ -7,22 +7,23 @@ shown by the type of the field; with --json, the record is what to_json() makes 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli import output
-from snowredis.cli.output import Column, Line, Segment, advised, emit, printable, time_of, write
-from snowredis.core.as_json import FieldOfJson, field_at, getter_of, to_json
+from snowredis.cli.output import MAX_FOREIGN, Column, Line, Segment, advised, emit, printable, time_of, write
+from snowredis.core.as_json import FieldOfJson, field_at, named_fields, to_json
 from snowredis.core.layout import Layout
 from snowredis.core.presets import preset_name
 from snowredis.core.values import duration
+from snowredis.errors import SnowredisError
 
 if TYPE_CHECKING:
-    from snowredis.monitor.conditions import Condition
+    from snowredis.monitor.conditions import Condition, Status
 
-# columns for a host or label in a table, so that a long one does not push the other columns off the screen
-MAX_FOREIGN = 40
 # words that are shown in a color, wherever they stand
 _STYLES = dict.fromkeys(("critical", "expired", "died", "no-ids", "lost", "alarm"), "bad")
 _STYLES |= dict.fromkeys(("warning", "silent", "probable", "closed"), "warn")
@@ -48,26 +49,43 @@ def show(records: Any, columns: str, *, as_json: bool = False, now_ms: int | Non
     return write(pairs_of(records, columns, now_ms))
 
 
+def show_each(names: Iterable[str], read: Callable[[str], Any], columns: str, *, as_json: bool, empty: str) -> None:
+    """Print a table of what *read* returns for each of *names*, and on stderr what cannot be read.
+
+    Args:
+        read: returns a record; None: it does not exist any more.
+        empty: is printed if there is nothing to show.
+    """
+    found, unreadable = [], []
+    for name in names:
+        try:
+            found += [record] if (record := read(name)) is not None else []
+        except SnowredisError as error:
+            unreadable.append(f"{printable(name, MAX_FOREIGN)}: {printable(str(error), 300)}")
+    if found or as_json:
+        show(found, columns, as_json=as_json)
+    elif not unreadable:
+        print(empty)
+    for line in unreadable:
+        print(line, file=sys.stderr)
+
+
 def table_of(records: Sequence[Any], columns: str, now_ms: int | None = None) -> list[Line]:
     """Return a table of *records*, all of one type; a column that has no value in any of them is left out."""
     heads: list[Column] = []
     cells: list[list[Segment]] = []
     # column by column, since thousands of leases are shown
     for name in columns.split():
-        found = [field_at(record, name) for record in records[:1]]
-        field = found[0][0] if found else None
-        if field is not None and "." not in name:
-            get = getter_of(type(records[0]), name)
+        if records and "." not in name:
+            field: FieldOfJson | None = named_fields(type(records[0]))[name]
+            get = attrgetter(named_fields(type(records[0]))[name].source)
             column = [cell(field, get(record), now_ms) for record in records]
         else:
             both = [field_at(record, name) for record in records]
             field = next((each for each, _ in both if each is not None), None)
             column = [cell(*each, now_ms) for each in both]
         if any(text for text, _ in column) or not records:
-            is_number = _is_number(field)
-            # a terminal that is too narrow shows no counts
-            optional = is_number and len(heads) > 4
-            heads.append(Column(title_of(name), right=is_number, shrinks=not is_number, optional=optional))
+            heads.append(Column(title_of(name), right=_is_number(field)))
             cells.append(column)
     return output.table(heads, list(zip(*cells, strict=True)))
 
@@ -89,7 +107,7 @@ def _is_number(field: FieldOfJson | None) -> bool:
 
 def cell(field: FieldOfJson | None, value: Any, now_ms: int | None = None) -> tuple[str, str]:
     """Return a value as text and style, by the type of its field."""
-    if field is None or value is None or value in ("", field.null):
+    if field is None or value is None or value in ("", field.shown.null):
         return "", ""
     if type(value) is str:
         return printable(value, 1000), _STYLES.get(value, "")
@@ -113,6 +131,12 @@ def _time(time_ms: int, now_ms: int | None) -> str:
     if time_ms <= 0:
         return ""
     return time_of(time_ms) if now_ms is None else output.ago(now_ms - time_ms)
+
+
+def show_status(status: Status) -> None:
+    """Print the verdict about a pool, and its conditions."""
+    print(f"status {status.level}: {printable(status.headline, 200)}")
+    show_conditions(status.conditions)
 
 
 def show_conditions(conditions: Iterable[Condition], *, counts: bool = False) -> None:

@@ -118,30 +118,39 @@ def schema_of(hint: Any) -> dict[str, Any]:
 # --- fields of records ------------------------------------------------------------------------------
 
 
-class _Field(NamedTuple):
-    """One field of a record in JSON: its name there, the attribute that it shows, its type and meaning."""
+class FieldOfJson(NamedTuple):
+    """A field of a record as JSON calls it, and what shows how to print it.
+
+    Attributes:
+        name: in JSON.
+        source: the attribute that it shows.
+        hint: its type, with the mark of its form; kind: without that mark, and without None.
+        shown: its form in JSON.
+        text: its meaning.
+    """
 
     name: str
     source: str
     hint: Any
+    kind: Any
+    shown: Shown
     text: str
 
+    @property
+    def is_time(self) -> bool:
+        """True for ms since 1970."""
+        return self.shown.kind == "time"
 
-class FieldOfJson(NamedTuple):
-    """A field as JSON calls it, and what shows how to print it.
+    @property
+    def is_name(self) -> bool:
+        """True for a number that names something, and counts nothing."""
+        return self.shown.kind == "id" or self.name in _NAMES
 
-    Attributes:
-        kind: its type, without None.
-        is_time: whether it is a time, in ms since 1970.
-        is_name: whether it is a number that names something, and counts nothing.
-        null: a value that stands for "none".
-    """
 
-    name: str
-    kind: Any
-    is_time: bool
-    is_name: bool
-    null: int | str | None
+def _field(source: str, hint: Any, text: str) -> FieldOfJson:
+    bare, shown = _split(hint)
+    kind = next(each for each in get_args(bare) or (bare,) if each is not NoneType)
+    return FieldOfJson(_json_name(source, shown), source, hint, kind, shown, text)
 
 
 def field_at(record: Any, name: str) -> tuple[FieldOfJson | None, Any]:
@@ -153,25 +162,15 @@ def field_at(record: Any, name: str) -> tuple[FieldOfJson | None, Any]:
     if record is None:
         return None, None
     kind: type = type(record)
-    get, described = _named(kind)[first]
-    return field_at(get(record), rest) if rest else (described, get(record))
-
-
-def getter_of(kind: type, name: str) -> Callable[[Any], Any]:
-    """Return what gets the field of a record of type *kind* that JSON calls *name*."""
-    return _named(kind)[name][0]
+    field = named_fields(kind)[first]
+    value = attrgetter(field.source)(record)
+    return field_at(value, rest) if rest else (field, value)
 
 
 @cache
-def _named(kind: type) -> dict[str, tuple[Callable[[Any], Any], FieldOfJson]]:
-    found: dict[str, tuple[Callable[[Any], Any], FieldOfJson]] = {}
-    for field in _fields(kind):
-        hint, shown = _split(field.hint)
-        kinds = [each for each in get_args(hint) or (hint,) if each is not NoneType]
-        is_name = shown.kind == "id" or field.name in _NAMES
-        described = FieldOfJson(field.name, kinds[0], shown.kind == "time", is_name, shown.null)
-        found[field.name] = attrgetter(field.source), described
-    return found
+def named_fields(kind: type) -> dict[str, FieldOfJson]:
+    """Return the fields of records of type *kind* by their names in JSON."""
+    return {field.name: field for field in _fields(kind)}
 
 
 def _is_record(kind: Any) -> bool:
@@ -179,12 +178,12 @@ def _is_record(kind: Any) -> bool:
 
 
 @cache
-def _fields(kind: type) -> tuple[_Field, ...]:
+def _fields(kind: type) -> tuple[FieldOfJson, ...]:
     """Return the fields that JSON shows of a dataclass or a named tuple, then its marked properties."""
     return tuple(_find_fields(kind))
 
 
-def _find_fields(kind: type) -> Iterator[_Field]:
+def _find_fields(kind: type) -> Iterator[FieldOfJson]:
     hints, texts = get_type_hints(kind, include_extras=True) | _HINTS.get(kind, {}), _attribute_texts(kind)
     names = getattr(kind, "_fields", None) or [field.name for field in dataclasses.fields(kind)]
     for source in names:
@@ -193,12 +192,12 @@ def _find_fields(kind: type) -> Iterator[_Field]:
             parts = (part._replace(source=f"{source}.{part.source}") for part in _fields(hint))
             yield from (part for part in parts if not shown.name or part.name in shown.name.split())
         elif shown.kind != "hidden":
-            yield _Field(_json_name(source, shown), source, hints[source], texts.get(source, ""))
+            yield _field(source, hints[source], texts.get(source, ""))
     for source, member in inspect.getmembers_static(kind, lambda each: isinstance(each, property)):
         if getattr(member.fget, "in_json", False):
             hint = get_type_hints(member.fget, include_extras=True)["return"]
             text = (inspect.getdoc(member) or "").partition("\n\n")[0]
-            yield _Field(_json_name(source, _split(hint)[1]), source, hint, " ".join(text.split()))
+            yield _field(source, hint, " ".join(text.split()))
 
 
 def _json_name(source: str, shown: Shown) -> str:

@@ -30,7 +30,7 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from snowredis.monitor.metric_values import Family, SegmentTotals, TotalsTracker, families_of, new_durations
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
-from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller
+from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
 from snowredis.process.log import log
@@ -232,7 +232,7 @@ class PoolCollector:
 
     def __init__(self, url: Any, *pools: str, open_pool: Callable[[str], PoolMonitor] | None = None) -> None:
         opened = open_pool or partial(PoolMonitor, url)
-        self._watches = {name: PoolPoller(opened(name)) for name in pools or (required_pool(None, url),)}
+        self._watches = {name: opened(name) for name in pools or (required_pool(None, url),)}
         self._pid, self._lock = os.getpid(), threading.Lock()
 
     def describe(self) -> Iterable[Exported]:
@@ -245,5 +245,5 @@ class PoolCollector:
             self._pid, self._lock = os.getpid(), threading.Lock()
         watches = self._watches
         with self._lock, ThreadPoolExecutor(min(_AT_ONCE, len(watches))) as executor:
-            readings = dict(zip(watches, executor.map(PoolPoller.read, watches.values()), strict=True))
+            readings = dict(zip(watches, executor.map(PoolMonitor.read, watches.values()), strict=True))
         return map(as_prometheus, families_of(readings))

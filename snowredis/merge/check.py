@@ -276,7 +276,6 @@ def export_duplicates(workspace: Workspace, sources: Sequence[Source], path: Pat
 # rows of a table in a terminal
 _MAX_ROWS = 10
 _MAX_CELL = 80
-_NUMBERS, _TEXTS = ("IDS", "WORKERS", "ROWS"), ("SOURCE", "REPEATED IN", "READ FROM")
 _ADVICE_REPEATED = (
     "Copy no rows by hand: snowredis merge draft and run give those of one database new ids. --duplicates writes all "
     "of these ids to a file."
@@ -314,12 +313,7 @@ def as_lines(result: CheckResult) -> Iterator[Line]:
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Line]:
     """Yield a table of the most important rows, which come first."""
-    columns = [
-        Column(
-            title, right=title in ("IDS", "WORKERS", "ROWS"), shrinks=title in ("SOURCE", "REPEATED IN", "READ FROM")
-        )
-        for title in titles
-    ]
+    columns = [Column(title, right=title in ("IDS", "WORKERS", "ROWS")) for title in titles]
     yield from table(columns, [[printable(cell, _MAX_CELL) for cell in row] for row in rows[:_MAX_ROWS]])
     if len(rows) > _MAX_ROWS:
         yield [(f"and {len(rows) - _MAX_ROWS:,} more, see --json", "dim")]

@@ -1,4 +1,4 @@
-"""The commands `snowredis merge …` and the group `snowredis migrate`, which the command line finds by entry points."""
+"""The commands `snowredis merge …` and the group `snowredis migrate`, which the command line loads by their names."""
 
 from __future__ import annotations
 

@@ -6,17 +6,15 @@ Each check of a server is a function in one of two tables: it needs the reply of
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
-import statistics
 import time
-import timeit
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from snowredis.errors import REFUSED, SnowredisError, StoreUnavailable
-from snowredis.monitor.conditions import Condition, Found
+from snowredis.monitor.conditions import LEVELS, Condition, Found
 from snowredis.monitor.lease import count
 from snowredis.monitor.pool import setting_ms
 from snowredis.readers import database_session, fences
@@ -25,25 +23,8 @@ from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import WHY_UNIDENTIFIED, read_lua, text_of
 from snowredis.snowflake.crash.files import OFF, VARIABLE, RecordsOff, find_place, make_file, remove
 
-
-def ok(text: str) -> Found:
-    """Return the result that all is well."""
-    return Found("ok", text)
-
-
-def unknown(text: str, advice: str = "") -> Found:
-    """Return the result of a check that was not possible."""
-    return Found("unknown", text, advice)
-
-
-def warning(text: str, advice: str) -> Found:
-    """Return a result of level "warning"."""
-    return Found("warning", text, advice)
-
-
-def critical(text: str, advice: str) -> Found:
-    """Return a result of level "critical"."""
-    return Found("critical", text, advice)
+# results of each level, from a text and an advice; ok: all is well, unknown: the check was not possible
+ok, unknown, warning, critical = (partial(Found, level) for level in LEVELS)
 
 
 def not_checked(failure: SnowredisError, what: str = "") -> Found:
@@ -52,12 +33,8 @@ def not_checked(failure: SnowredisError, what: str = "") -> Found:
     return unknown(f"{what}{' was ' if what else ''}not checked: {reason}")
 
 
-def check_host() -> list[Condition]:
-    """Run all checks of this host. Blocks for a few ms; raises nothing."""
-    return [_crash_records().of("crash records")]
-
-
-def _crash_records() -> Found:
+def check_crash_records() -> Found:
+    """Check whether processes of this user make crash records on this host. Blocks for a few ms."""
     if not (why := why_records_off()):
         return ok("processes of this user can make them, so worker ids of killed ones are released at once")
     if os.environ.get(VARIABLE) == OFF:
@@ -88,16 +65,11 @@ def why_records_off() -> str:
 # --- one server ------------------------------------------------------------------------------------
 
 OLDEST_REDIS = (6, 2)
-# a client waits at most 1000 ms for a reply; then a renewal has failed
-SLOW_MS, TOO_SLOW_MS = 20.0, 300.0
-ROUNDS = 15
 # advice for a server that durability="detect" refuses
 UNIDENTIFIED = (
     "allow +info if it is missing; otherwise create pools with --durability assured if this Redis never loses an "
     "acknowledged write, or with --durability none, where every new worker waits"
 )
-# takes as long as a claim: the same commands without the writes
-_PROBE = "redis.call('TIME') redis.pcall('INFO','server') return redis.call('HMGET',KEYS[1],'signature','version')"
 _IDENTITY = "local id, reason = identity() return { id or '', reason or '' }"
 
 
@@ -203,15 +175,10 @@ def _config(client: Any, name: str) -> str | None:
 
 
 def _clock(client: Any, key: str) -> Found:
-    # duration of the fastest round, and the offset that it measured
-    best = (math.inf, 0.0)
-    for _ in range(ROUNDS):
-        before_ms = time.time_ns() / 1e6
-        redis_ms = float(server_now_ms(client, key))
-        took_ms = time.time_ns() / 1e6 - before_ms
-        # Redis read its clock about halfway
-        best = min(best, (took_ms, before_ms + took_ms / 2 - redis_ms))
-    offset_ms = best[1]
+    before_ms = time.time_ns() / 1e6
+    redis_ms = server_now_ms(client, key)
+    # Redis read its clock about halfway
+    offset_ms = (before_ms + time.time_ns() / 1e6) / 2 - redis_ms
     lead_ms = setting_ms(text_of(client.hget(key, "signature") or b""), "max_clock_lead_ms") or 2_500
     text = f"this host's clock is {offset_ms:+.0f} ms against Redis'"
     if offset_ms > lead_ms:
@@ -219,28 +186,6 @@ def _clock(client: Any, key: str) -> Found:
         return critical(f"{text}, further ahead than max_clock_lead, {lead_ms} ms", advice)
     if abs(offset_ms) > min(lead_ms / 2, 500):
         return warning(text, "correct the clock: ids of different hosts do not sort by time otherwise")
-    return ok(text)
-
-
-def _latency(client: Any, key: str) -> Found:
-    def median_ms(command: Callable[[], object]) -> float:
-        return 1000 * statistics.median(timeit.repeat(command, number=1, repeat=ROUNDS))
-
-    # TIME, which generators may run, not PING
-    trip_ms = median_ms(lambda: server_now_ms(client, key))
-    try:
-        with translated(address(client)):
-            script_ms = median_ms(lambda: client.eval(_PROBE, 1, key))
-    except SnowredisError:
-        # this user may not run scripts
-        script_ms = None
-    script = "" if script_ms is None else f", a script {script_ms:.2f} ms"
-    text = f"a round trip takes {trip_ms:.2f} ms{script} (medians)"
-    slowest_ms = max(trip_ms, script_ms or 0.0)
-    if slowest_ms > TOO_SLOW_MS:
-        return critical(text, "a reply that takes 1 s counts as lost: use a Redis that is nearer")
-    if slowest_ms > SLOW_MS:
-        return warning(text, "check SLOWLOG and the network between this host and Redis")
     return ok(text)
 
 
@@ -291,6 +236,5 @@ _INFO_CHECKS: Mapping[str, Callable[[dict[str, Any], Any], Found]] = {
 # checks with commands, on a key of a pool or a tag
 _COMMAND_CHECKS: Mapping[str, Callable[[Any, str], Found]] = {
     "clock": _clock,
-    "latency": _latency,
     "identity": _identity,
 }

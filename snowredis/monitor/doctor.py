@@ -19,7 +19,7 @@ from snowredis.monitor.checks import critical, not_checked, ok, unknown, warning
 from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Found, Level
 from snowredis.monitor.lease import count
 from snowredis.monitor.pool import PoolInfo, setting_ms
-from snowredis.monitor.pool_monitor import PoolMonitor, PoolPoller, Reading
+from snowredis.monitor.pool_monitor import PoolMonitor, Reading
 from snowredis.numbers import stores
 from snowredis.numbers.administration import read_tag
 from snowredis.servers.clients import address, close_client, is_cluster, open_client
@@ -34,7 +34,7 @@ def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Condition]:
     subject = f"pool {pool.name}"
     of_pool: dict[str, Callable[[], Iterable[Condition | Found]]] = {
         "writes": lambda: [_check_writes(pool)],
-        "status": lambda: _check_status(PoolPoller(pool).read()),
+        "status": lambda: _check_status(pool.read()),
         "durability": lambda: [_check_durability(pool, info)],
         "failover-slack": lambda: _check_replicas(pool, info),
     }
@@ -56,7 +56,7 @@ def _check_status(reading: Reading) -> Iterator[Condition]:
     if reading.error is not None:
         raise reading.error
     yield from reading.status.conditions or [ok(reading.status.headline).of("status")]
-    for each in reading.report.answers:
+    for each in reading.answers:
         level: Level = "unknown" if each.answer == "unknown" else "ok"
         yield Condition(each.question, level, f"{_QUESTIONS[each.question]}? {each.text}")
 
@@ -218,24 +218,22 @@ def _try_script(client: Any) -> Found:
 
 # tags after these are not checked
 MAX_TAGS = 100
-# states of a tag that hands out no numbers
-_STATES = {"unknown": "of another version", "closed": "closed, so that they hand out no numbers"}
 
 
-def find_tags(client: Any, name: str | None) -> list[str]:
-    """Return the names of all tags, or of the one with this *name* if it exists. Raises StoreUnavailable."""
-    if name is None:
-        return list(_scan(client, stores.tag_keys("*")[0]))
+def tag_names(client: Any) -> list[str]:
+    """Return the names of the tags on the server of *client*, MAX_TAGS at most. Raises StoreUnavailable."""
+    pattern = stores.tag_keys("*")[0]
+    before, _, after = pattern.partition("*")
     with translated(address(client)):
-        return [name] if client.hmget(stores.tag_keys(name)[0], "signature") != [None] else []
+        keys = islice(client.scan_iter(match=pattern, count=1000), MAX_TAGS)
+        return sorted(text_of(key).removeprefix(before).removesuffix(after) for key in keys)
 
 
 def tags_at(url: Any) -> tuple[str, list[str]]:
     """Return the address of a server, and the names of its tags, MAX_TAGS at most. Raises StoreUnavailable."""
     server = open_client(url)
     try:
-        with translated(server.where):
-            return server.where, sorted(find_tags(server.client, None))
+        return server.where, tag_names(server.client)
     finally:
         close_client(server.client)
 
@@ -245,58 +243,48 @@ def check_tags(client: Any, name: str | None) -> Iterator[Condition]:
     # its generators need the same if it does not exist
     names = [] if name is None else [name]
     try:
-        with translated(address(client)):
-            names = find_tags(client, name)
+        names = names or tag_names(client)
         result = _check_open(client, names)
-        if name is not None and not names:
-            result = critical(f"there is no tag {name}", f"once: snowredis numbers create {name}")
     except SnowredisError as failure:
         result = not_checked(failure)
         if not names and failure.code in REFUSED:
             result = result._replace(advice="name the tag with --tag")
-    yield result.of("tags")
+    else:
+        if name is not None and result is None:
+            result = critical(f"there is no tag {name}", f"once: snowredis numbers create {name}")
+    yield (result or ok("no tags of numbers here")).of("tags")
     if names:
         yield check_rights(client, [tag_needs(each) for each in names]).of("rights of tags")
 
 
-def _check_open(client: Any, tags: Sequence[str]) -> Found:
-    """Check that *tags* are open, and that a restart of this Redis loses none of their numbers."""
-    if not tags:
-        return ok("no tags of numbers here")
-    # each problem -> the tags that have it
-    found: dict[str, list[str]] = {}
+def _check_open(client: Any, tags: Sequence[str]) -> Found | None:
+    """Check that *tags* are open, and that a restart of this Redis loses none of their numbers; None: there is none."""
+    number, closed = 0, []
     for tag in tags:
         try:
             info = read_tag(stores.RedisTag(client, tag))
         except StoreUnavailable as failure:
             if failure.code != "broken":
                 raise
-            found.setdefault("not readable", []).append(f"{tag} ({failure.reason})")
+            closed.append(f"{tag} (not readable: {failure.reason})")
             continue
         # None: deleted meanwhile, or a key of another program
+        number += info is not None
         if info is not None and info.state != "open":
-            why = f" ({info.reason.text})" if info.reason else ""
-            found.setdefault(_STATES[info.state], []).append(f"{tag}{why}")
-    if found:
+            closed.append(f"{tag} ({info.why or 'of another version'})")
+    if closed:
         return critical(
-            "; ".join(f"{what}: {', '.join(names)}" for what, names in found.items()),
+            f"{count(len(closed), 'tag')} of numbers that hand out none: {', '.join(closed)}",
             "snowredis numbers show TAG says more; snowredis numbers open TAG --from N opens a closed one",
         )
-    if not int(client.info("persistence").get("aof_enabled", 1)):
+    if number and not int(_info(client, "persistence").get("aof_enabled", 1)):
         return warning(
-            f"{len(tags)} tags of numbers, and no append-only file: a crash of Redis loses what was handed out since "
-            "the last snapshot, and closes them",
+            f"{count(number, 'tag')} of numbers, and no append-only file: a crash of Redis loses what was handed out "
+            "since the last snapshot, and closes them",
             "set appendonly yes; with appendfsync always, a tag that was created with --durability assured is closed "
             "by no restart",
         )
-    return ok(f"{len(tags)} tags of numbers, all open; append-only file")
-
-
-def _scan(client: Any, pattern: str) -> Iterator[str]:
-    """Yield what stands in keys for the * of *pattern*, MAX_TAGS of them at most."""
-    before, _, after = pattern.partition("*")
-    for key in islice(client.scan_iter(match=pattern, count=1000), MAX_TAGS):
-        yield text_of(key).removeprefix(before).removesuffix(after)
+    return ok(f"{count(number, 'tag')} of numbers, all open") if number else None
 
 
 # --- all ---------------------------------------------------------------------------------------------
@@ -320,7 +308,7 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[
         ConfigError: *url* is not valid.
     """
     pool = PoolMonitor(url, name)
-    found = checks.check_host()
+    found = [checks.check_crash_records().of("crash records")]
     try:
         found += _check_server(pool.client, name, tag)
         unreachable = any(one.code == "redis" and one.level == "critical" for one in found)

@@ -1,4 +1,4 @@
-"""Events of a pool: parse them, read them from its stream, follow it. The stream is trimmed, so old events are missing.
+"""Events of a pool: parse them, read them from its stream. The stream is trimmed, so old events are missing.
 
 A script writes the end of a lease when it runs: within a heartbeat, if another process of the pool lives. Uses plain
 commands. The protocol does not depend on these events, and hosts and labels in them are untrusted text.
@@ -7,7 +7,7 @@ commands. The protocol does not depend on these events, and hosts and labels in 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -186,25 +186,3 @@ def place(event_id: str) -> tuple[int, int]:
     """Return a key by which ids of events are compared; a time alone comes before the events of its ms."""
     time_ms, _, number = event_id.partition("-")
     return int(time_ms), int(number or -1)
-
-
-class Follower:
-    """Reads what happens in a pool since a place in its stream. One caller at a time.
-
-    Args:
-        read: returns events of the stream, with *since* as read_entries() takes it.
-        after: a place in the stream: the id of an event, or ms since 1970.
-    """
-
-    def __init__(self, read: Callable[..., list[Event]], after: str) -> None:
-        self._read, self._after = read, after
-
-    def read(self) -> list[Event]:
-        """Return each event since the last call, once.
-
-        Blocks for a round trip. Raises StoreUnavailable; the next call returns what this one would have.
-        """
-        found = self._read(since=self._after)
-        if found:
-            self._after = found[-1].id
-        return found

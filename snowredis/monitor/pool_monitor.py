@@ -1,4 +1,4 @@
-"""PoolMonitor: the state and the history of a pool. It only reads. PoolPoller reads the state again and again.
+"""PoolMonitor: the state and the history of a pool. It only reads.
 
 Its readings survive an outage: the last snapshot is kept, and since when it is stale.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from snowredis.core.as_json import HiddenInt, Shown, in_json
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor import ended, events
 from snowredis.monitor.conditions import PlanAnswer, Status, answers, status_of, status_without
 from snowredis.monitor.ended import RecentEvents
-from snowredis.monitor.events import Entry, Event, Follower
+from snowredis.monitor.events import Entry, Event
 from snowredis.monitor.lease import Lease
 from snowredis.monitor.pool import SHOWN_MS, PoolInfo, Snapshot
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
@@ -28,6 +29,42 @@ if TYPE_CHECKING:
 
 # pools that an error names
 _MAX_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """State of a pool as one reading shows it, in the commands and over HTTP.
+
+    Attributes:
+        status: the verdict.
+        snapshot: what was read last; None: the pool never could be read. If it cannot be read now, the states of its
+            workers are unknown.
+        error: why it could not be read now; None if it could.
+        read_at_ms: when *snapshot* was read, on this host's clock; 0 without one.
+    """
+
+    status: Status
+    snapshot: Annotated[Snapshot | None, Shown("hidden")]
+    error: Annotated[SnowredisError | None, Shown("hidden")] = None
+    read_at_ms: HiddenInt = 0
+
+    @property
+    @in_json
+    def pool(self) -> PoolInfo | None:
+        """Settings and counters; null: the pool never could be read."""
+        return self.snapshot and self.snapshot.info
+
+    @property
+    @in_json
+    def leases(self) -> tuple[Lease, ...]:
+        """The valid ones by worker id, then those that ended without a release, as long as they may matter."""
+        return self.snapshot.leases if self.snapshot else ()
+
+    @property
+    @in_json
+    def answers(self) -> tuple[PlanAnswer, ...]:
+        """Whether Redis may be restarted now, and whether a deployment may begin; none while that is unknown."""
+        return answers(self.snapshot) if self.snapshot and not self.error else ()
 
 
 class PoolMonitor:
@@ -48,6 +85,11 @@ class PoolMonitor:
         self._memory: Any = url if is_in_memory(url) else None
         self._server: OwnClient | None = None if self._memory else open_client(url)
         self._recent = RecentEvents(self._entries)
+        # the last snapshot that was read, and when; since when reading fails
+        self._last: Snapshot | None = None
+        self._last_ms = self._failed_since_ms = 0
+        # on the Redis clock: until when workers had no time to renew their leases since it was away
+        self._settled_ms = 0
 
     @functools.cached_property
     def name(self) -> str:
@@ -65,6 +107,9 @@ class PoolMonitor:
             f"no pool is named, and there are {len(names)} at {self.where}: {', '.join(sorted(names)[:_MAX_NAMED])}. "
             "Set SNOWREDIS_POOL, or name the pool."
         )
+
+    # this host's time, ms since 1970
+    _clock_ms = staticmethod(now_ms)
 
     def __repr__(self) -> str:
         return f"<snowredis.{type(self).__name__} {self.name!r} at {self.where}>"
@@ -118,7 +163,7 @@ class PoolMonitor:
         if counted or info.floor_ms > info.raised_ms:
             recent, claims = self._recent.read(info.now_ms, info.now_ms - ended.shown_ms(info))
         else:
-            recent, claims = self._written(since=str(info.now_ms)), []
+            recent, claims = self.events(since=str(info.now_ms)), []
         shown = [
             each
             for each in ended.ended_in(state, recent, claims if state.ended or recent else ())
@@ -132,30 +177,38 @@ class PoolMonitor:
             lanes_until_ms=ended.lanes_until_ms(recent, info.raised_ms),
         )
 
+    def read(self) -> Reading:
+        """Read the pool; if that fails, return the last snapshot and the error. Blocks as snapshot(). One at a time."""
+        try:
+            snapshot = self.snapshot()
+        except (PoolNotFound, LayoutMismatch, StoreUnavailable) as error:
+            now_ms, last = self._clock_ms(), self._last
+            since_ms = self._failed_since_ms = self._failed_since_ms or now_ms
+            status = status_without(error, last, failed_since_ms=since_ms, now_ms=now_ms, last_read_ms=self._last_ms)
+            if last is not None:
+                # who was alive then may be dead now
+                last = replace(last, living=tuple(each._replace(state="silent") for each in last.living))
+            return Reading(status, last, error, self._last_ms)
+        info, self._last_ms = snapshot.info, self._clock_ms()
+        if self._failed_since_ms:
+            self._settled_ms = info.now_ms + 2 * info.heartbeat_ms
+        self._failed_since_ms = 0
+        self._last = replace(snapshot, is_back=info.now_ms < self._settled_ms)
+        return Reading(status_of(self._last), self._last, None, self._last_ms)
+
     # --- history ----------------------------------------------------------------------------------
 
-    def events(self, *, newest: int | None = None) -> list[Event]:
+    def events(self, *, newest: int | None = None, since: str | None = None) -> list[Event]:
         """Return the events of the pool, the oldest first. A pool that does not exist has none; old ones are trimmed.
 
         Args:
             newest: how many of the newest; None: all.
+            since: only those after this one: the id of an event, or ms since 1970 on the Redis clock as text.
 
         Blocks:
             about 25 ms for each 1,000 events.
         """
-        return self._written(newest=newest)
-
-    def follower(self, after: int | str) -> Follower:
-        """Return what reads the events as they happen, and goes on after an outage.
-
-        Args:
-            after: the id of an event, or ms since 1970 on the Redis clock.
-        """
-        return Follower(self._written, str(after))
-
-    def _written(self, **which: Any) -> list[Event]:
-        """Return the events in the stream; *which* as read_entries() takes it."""
-        return events.parse_all(self._entries(**which))
+        return events.parse_all(self._entries(newest=newest, since=since))
 
     def _entries(self, **which: Any) -> list[Entry]:
         if self._server is None:
@@ -184,7 +237,7 @@ class PoolMonitor:
         # most programs never ask
         from snowredis.monitor.whois import find_makers
 
-        return find_makers(self.client, info or self._read().stored(), ids)
+        return find_makers(self.client, info or self.info(), ids)
 
     def pools(self) -> list[str]:
         """Return the names of all pools on the server. Scans all its keys."""
@@ -194,84 +247,3 @@ class PoolMonitor:
         """Close the connections, except those of a client of the application's that is used as it is."""
         if self._server is not None and self._server.owned:
             close_client(self._server.client)
-
-
-# --- repeated readings ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PoolReport:
-    """State of a pool as JSON shows it, in the commands and over HTTP.
-
-    Attributes:
-        pool: settings and counters; null: the pool never could be read.
-        status: the verdict.
-        leases: the valid ones by worker id, then those that ended without a release in the last hour, or whose
-            processes may make ids.
-        answers: whether Redis may be restarted now, and whether a deployment may begin; none while that is unknown.
-    """
-
-    pool: PoolInfo | None
-    status: Status
-    leases: tuple[Lease, ...] = ()
-    answers: tuple[PlanAnswer, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Result of one reading.
-
-    Attributes:
-        status: the verdict.
-        snapshot: what was read last; None: the pool never could be read. If it cannot be read now, the states of its
-            workers are unknown.
-        error: why it could not be read now; None if it could.
-        read_at_ms: when *snapshot* was read, on this host's clock; 0 without one.
-    """
-
-    status: Status
-    snapshot: Snapshot | None
-    error: SnowredisError | None = None
-    read_at_ms: int = 0
-
-    @property
-    def report(self) -> PoolReport:
-        """The reading as JSON shows it; without a snapshot only the status."""
-        if (snapshot := self.snapshot) is None:
-            return PoolReport(None, self.status)
-        return PoolReport(snapshot.info, self.status, snapshot.leases, () if self.error else answers(snapshot))
-
-
-class PoolPoller:
-    """Reads a pool again and again. One caller at a time.
-
-    Args:
-        clock_ms: returns this host's time, ms since 1970.
-    """
-
-    def __init__(self, pool: PoolMonitor, clock_ms: Callable[[], int] = now_ms) -> None:
-        self._pool, self._clock_ms = pool, clock_ms
-        self._snapshot: Snapshot | None = None
-        self._read_at_ms = 0
-        self._failed_since_ms: int | None = None
-        # on the Redis clock: until when workers had no time to renew their leases since it was away
-        self._settled_ms = 0
-
-    def read(self) -> Reading:
-        """Read the pool; if that fails, return the last snapshot and the error. Blocks as PoolMonitor.snapshot()."""
-        try:
-            snapshot = self._pool.snapshot()
-        except (PoolNotFound, LayoutMismatch, StoreUnavailable) as error:
-            now_ms, last = self._clock_ms(), self._snapshot
-            since_ms = self._failed_since_ms = self._failed_since_ms or now_ms
-            status = status_without(error, last, failed_since_ms=since_ms, now_ms=now_ms, last_read_ms=self._read_at_ms)
-            if last is not None:
-                # who was alive then may be dead now
-                last = replace(last, living=tuple(each._replace(state="silent") for each in last.living))
-            return Reading(status, last, error, self._read_at_ms)
-        info, self._read_at_ms = snapshot.info, self._clock_ms()
-        if self._failed_since_ms is not None:
-            self._settled_ms = info.now_ms + 2 * info.heartbeat_ms
-        self._failed_since_ms = None
-        self._snapshot = replace(snapshot, is_back=info.now_ms < self._settled_ms)
-        return Reading(status_of(self._snapshot), self._snapshot, None, self._read_at_ms)

@@ -76,10 +76,6 @@ class PoolReader(ABC):
         """Return settings and counters of the pool."""
         return self._info(self._count_alive())
 
-    def stored(self) -> PoolInfo:
-        """Return what info() returns, as if nothing was leased. Does not block."""
-        return self._info(0)
-
     def state(self) -> Snapshot:
         """Return the pool, its valid leases, and those that ended without a release that no script wrote yet."""
         leases = self._leases_after(self._swept_ms)

@@ -84,7 +84,7 @@ def read_history(reader: RedisPoolReader, workers: Sequence[int]) -> History:
 
     Blocks for about 25 ms for each 1,000 events. Raises StoreUnavailable.
     """
-    info, deleted_id = reader.stored(), read_gaps(reader.client, reader.name)
+    info, deleted_id = reader.info(), read_gaps(reader.client, reader.name)
     # in this order: an event may be newer than the records, but no record may be newer than the events
     records = {worker: lease for worker in workers if (lease := reader.worker(worker)) is not None}
     events = parse_all(read_entries(reader.client, reader.name))

@@ -43,7 +43,7 @@ class SharedAnswer(NamedTuple):
 def report_of(monitor: WorkerPool) -> dict[str, Any]:
     """Return the pool as `snowredis workers --json` shows it. Blocks for a few round trips to Redis."""
     snapshot = monitor.snapshot()
-    found: dict[str, Any] = to_json(Reading(status_of(snapshot), snapshot).report)
+    found: dict[str, Any] = to_json(Reading(status_of(snapshot), snapshot))
     return found
 
 

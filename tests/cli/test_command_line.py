@@ -77,7 +77,7 @@ def test_the_help_names_every_command_and_every_exit_code(offline: Cli) -> None:
 
 def test_version(offline: Cli) -> None:
     shown = offline("--version").out
-    assert shown.startswith(f"snowredis {snowredis.__version__}: ids made in {snowredis.IMPLEMENTATION.capitalize()}, ")
+    assert shown.startswith(f"snowredis {snowredis.__version__}: ids made in {snowredis.IMPLEMENTATION.capitalize()}")
     for part in ("durability detect", f"Python {platform.python_version()}", f"redis-py {redis.__version__}"):
         assert part in shown
     assert shown.count("\n") == 1

@@ -14,13 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.cli.commands.demo import Demo, verdict_lines
+from snowredis.cli.commands.demo import verdict_lines
 from snowredis.cli.fleet import Checked, Recorded, check
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
 from snowredis.process.clock import Clock, StepClock
-from snowredis.testing import memory_pool
-from snowredis.worker_pool import WorkerPool
 from tests.support import warm
 
 LAYOUT = Layout()
@@ -81,10 +79,9 @@ def test_a_clock_that_is_set_back_still_runs() -> None:
     assert clock.monotonic() <= time.monotonic()
 
 
-def test_the_verdict_shows_what_is_wrong(tmp_path: Path) -> None:
-    demo = Demo(WorkerPool(memory_pool(), "demo"), tmp_path, 20.0, 0, time.monotonic())
+def test_the_verdict_shows_what_is_wrong() -> None:
     bad = Checked(ids=10, duplicates=1, wrong_workers=2)
-    shown = "\n".join(plain(line) for line in verdict_lines(demo, bad))
+    shown = "\n".join(plain(line) for line in verdict_lines(bad, []))
     assert "duplicates    1" in shown
     assert "wrong worker  2" in shown
 

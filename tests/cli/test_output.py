@@ -41,15 +41,15 @@ def test_control_characters_are_shown_as_escapes(text: str, shown: str) -> None:
 
 @given(st.lists(st.tuples(anything, anything), max_size=6), st.integers(20, 60))
 def test_the_lines_of_a_table_stand_below_each_other(rows: list[tuple[str, str]], width: int) -> None:
-    columns = [Column("left", shrinks=True), Column("right", right=True, shrinks=True)]
+    columns = [Column("left"), Column("right")]
     cells = [[output.printable(cell) for cell in row] for row in rows]
     lines = [output.plain(line) for line in output.table(columns, cells, width)]
     assert len({output.width_of(line) for line in lines}) == 1
     assert output.width_of(lines[0]) <= width
 
 
-def test_only_columns_that_may_are_cut_the_widest_first() -> None:
-    columns = [Column("id"), Column("host", shrinks=True), Column("label", shrinks=True)]
+def test_only_texts_are_cut_the_widest_first() -> None:
+    columns = [Column("id", right=True), Column("host"), Column("label")]
     lines = output.table(columns, [["1234567890", "h" * 30, "l" * 10]], 36)
     assert output.plain(lines[1]) == f"1234567890  {'h' * 11}…  {'l' * 10}"
 

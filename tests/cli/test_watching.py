@@ -17,7 +17,6 @@ import redis
 import snowredis
 from snowredis.core.as_json import to_json
 from snowredis.core.decoded import decoded
-from snowredis.monitor.pool_monitor import PoolPoller
 from snowredis.process.names import owner_text
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
@@ -89,7 +88,7 @@ def test_json_of_a_command_is_that_of_the_api_byte_by_byte(cli: Cli, fleet: str,
     with contextlib.closing(snowredis.WorkerPool(server_url, fleet)) as pool:
         an_id = 1 << 40
         assert cli("events", "--pool", fleet, "--json").out == lines(*pool.events())
-        assert steady(cli("workers", "--pool", fleet, "--json").out) == steady(lines(PoolPoller(pool).read().report))
+        assert steady(cli("workers", "--pool", fleet, "--json").out) == steady(lines(pool.read()))
         assert steady(cli("pool", "show", fleet, "--json").out) == steady(lines(pool.info()))
         shown = cli("whois", str(an_id), str(an_id + 1), "--pool", fleet, "--json").out
         assert steady(shown) == steady(lines(*pool.whois_all([an_id, an_id + 1])))

@@ -15,7 +15,7 @@ from snowredis.core.presets import layouts
 from snowredis.monitor.conditions import Condition, Status
 from snowredis.monitor.events import Event
 from snowredis.monitor.lease import Lease, Owner
-from snowredis.monitor.pool_monitor import PoolReport
+from snowredis.monitor.pool_monitor import Reading
 from snowredis.monitor.whois import Whois
 from snowredis.snowflake.protocol.record import EventKind
 
@@ -121,7 +121,7 @@ def test_the_schema_says_what_the_docstring_says() -> None:
 def _shown() -> Iterator[Any]:
     lease = Lease(3, "alive", Owner("web", 1), _AT_MS, _AT_MS, _AT_MS)
     yield lease
-    yield PoolReport(None, Status("unknown", "x", (Condition("unread", "unknown", "x"),), _AT_MS), (lease,))
+    yield Reading(Status("unknown", "x", (Condition("unread", "unknown", "x"),), _AT_MS), None)
     yield Event(_AT_MS, EventKind.FLOOR, -1, Owner(), _AT_MS, 0, f"{_AT_MS}-0")
     yield Event(_AT_MS, EventKind.EXPIRED, 3, Owner("web", 1), _AT_MS, _AT_MS, "")
     parts = layouts["twitter"].decode(1 << 40)

@@ -16,9 +16,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor import events
 from snowredis.monitor.conditions import status_of
-from snowredis.monitor.events import Follower
 from snowredis.monitor.lease import Lease
-from snowredis.monitor.pool_monitor import PoolPoller
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import EventKind
 from snowredis.snowflake.protocol.redis_store import RedisStore
@@ -49,9 +47,11 @@ def ended(seen: WorkerPool) -> list[Lease]:
     return [*seen.snapshot().ended]
 
 
-def next_expiries(followed: Follower) -> list[int]:
-    """Return the worker ids of the expiries since the last call."""
-    return [event.worker for event in followed.read() if event.kind == EventKind.EXPIRED]
+def next_expiries(seen: WorkerPool, after: list[str]) -> list[int]:
+    """Return the worker ids of the expiries after the event *after*, which is the last one of the pool then."""
+    new = seen.events(since=after[0])
+    after[0] = new[-1].id if new else after[0]
+    return [event.worker for event in new if event.kind == EventKind.EXPIRED]
 
 
 @pytest.mark.usefixtures("each_generator_is_a_process")
@@ -64,8 +64,8 @@ def test_a_lease_that_expired_is_seen_at_once_and_is_the_same_when_a_script_writ
     clock.advance(1)
     for ids in dying:
         ids._beat()
-    followed = seen.follower(0)
-    assert next_expiries(followed) == []
+    after = ["0"]
+    assert next_expiries(seen, after) == []
     clock.advance(TTL_MS - 1)
     assert ended(seen) == []
     assert status_of(seen.snapshot()).level == "critical"
@@ -84,8 +84,8 @@ def test_a_lease_that_expired_is_seen_at_once_and_is_the_same_when_a_script_writ
         (each.worker, each.end_ms, each.ids_until_ms, each.ids_made) for each in leases
     ]
     assert seen.info().expired == 3
-    assert next_expiries(followed) == [0, 1, 2]
-    assert next_expiries(followed) == []
+    assert next_expiries(seen, after) == [0, 1, 2]
+    assert next_expiries(seen, after) == []
 
     # all may make ids until their outage lanes end. By then the end of their leases is a day old
     clock.advance(3_600_000)
@@ -173,20 +173,20 @@ def test_leases_that_ended_in_an_outage_are_not_critical_until_their_workers_had
     failover_slack: int,
     heartbeat_ms: int,
 ) -> None:
-    watch = PoolPoller(seen, clock.server_time_ms)
+    seen._clock_ms = clock.server_time_ms  # type: ignore[method-assign]
     fleet = [memory.connect(outage_reserve=0, failover_slack=failover_slack) for _ in range(4)]
     for ids in fleet:
         begin(ids, clock)
-    assert watch.read().status.level == "ok"
+    assert seen.read().status.level == "ok"
 
     def refuse() -> None:
         raise StoreUnavailable("here", "gone")
 
     with monkeypatch.context() as patched:
         patched.setattr(seen, "snapshot", refuse)
-        watch.read()
+        seen.read()
     clock.advance(TTL_MS + 1_000)
-    reading = watch.read()
+    reading = seen.read()
     assert [condition.code for condition in reading.status.conditions] == ["silent"]
     assert (reading.status.level, reading.status.headline) == ("warning", "4 silent")
     for ids in fleet[:3]:
@@ -196,7 +196,7 @@ def test_leases_that_ended_in_an_outage_are_not_critical_until_their_workers_had
     for ids in fleet[:3]:
         ids._beat()
     clock.advance(heartbeat_ms)
-    reading = watch.read()
+    reading = seen.read()
     assert reading.snapshot is not None
     assert (len(reading.snapshot.ended), reading.snapshot.is_back) == (1, False)
     assert reading.status.headline == "1 silent"
@@ -300,11 +300,11 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
 ) -> None:
     memory = memory_pool(clock=clock)
     seen = WorkerPool(memory, "test")
-    watch = PoolPoller(seen, clock.server_time_ms)
-    assert (watch.read().status.level, watch.read().snapshot) == ("unknown", None)
+    seen._clock_ms = clock.server_time_ms  # type: ignore[method-assign]
+    assert (seen.read().status.level, seen.read().snapshot) == ("unknown", None)
     ids = memory.connect(outage_reserve=reserve_s)
     ids.next_id()
-    before = watch.read()
+    before = seen.read()
     assert (before.status.level, before.status.stale_since_ms) == ("ok", None)
     clock.advance(4_000)
     failed_ms = clock.server_time_ms()
@@ -314,9 +314,9 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
 
     with monkeypatch.context() as patched:
         patched.setattr(seen, "snapshot", refuse)
-        assert watch.read().status.level == level
+        assert seen.read().status.level == level
         clock.advance(2_500)
-        away = watch.read()
+        away = seen.read()
     assert away.snapshot is not None
     assert before.snapshot is not None
     assert away.snapshot.info == before.snapshot.info
@@ -326,4 +326,4 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
     (condition,) = away.status.conditions
     assert (condition.code, condition.count) == ("redis-unavailable", 1)
     assert f"ids for about {left} more" in condition.text
-    assert watch.read().status.stale_since_ms is None
+    assert seen.read().status.stale_since_ms is None

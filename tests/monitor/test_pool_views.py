@@ -13,7 +13,6 @@ from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound
 from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.events import parse_event
 from snowredis.monitor.lease import lease_of
-from snowredis.monitor.pool_monitor import PoolPoller
 from snowredis.snowflake.protocol.open import pool_config
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
@@ -58,7 +57,7 @@ def test_a_pool_of_another_format_is_refused_and_not_shown_as_empty(server: Redi
     for read in (pool.info, pool.workers, pool.snapshot):
         with pytest.raises(LayoutMismatch, match="is of another version: it is stored in format 2"):
             read()
-    (condition,) = PoolPoller(pool).read().status.conditions
+    (condition,) = pool.read().status.conditions
     assert (condition.code, condition.level) == ("unread", "unknown")
     found = [each for each in diagnose(server.url, pool.name) if each.subject == f"pool {pool.name}"]
     assert [(each.code, each.level) for each in found] == [("unread", "unknown")]
@@ -78,17 +77,17 @@ def test_events_come_the_oldest_first_and_in_parts(
     assert events == pool.events(newest=100)
     assert pool.events(newest=2) == events[-2:]
     assert pool.events(newest=0) == []
-    assert pool.follower(events[3].id).read() == events[4:]
+    assert pool.events(since=events[3].id) == events[4:]
 
 
-def test_a_follower_reads_what_happens_and_not_what_other_programs_wrote(server: RedisServer, pool: WorkerPool) -> None:
-    follower = pool.follower(pool.events()[-1].id)
-    assert follower.read() == []
+def test_what_other_programs_wrote_is_no_event(server: RedisServer, pool: WorkerPool) -> None:
+    last = pool.events()[-1].id
     with connect(server, pool, "x"):
-        assert [(event.kind, event.owner.label) for event in follower.read()] == [("claimed", "x")]
         server.client().xadd(pool_keys(pool.name)[2], {"something": "else"})
-    assert [event.kind for event in follower.read()] == ["released"]
-    assert follower.read() == []
+    assert [(event.kind, event.owner.label) for event in pool.events(since=last)] == [
+        ("claimed", "x"),
+        ("released", "x"),
+    ]
 
 
 def test_a_pool_that_does_not_exist_has_no_history(server: RedisServer) -> None:

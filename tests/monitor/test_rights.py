@@ -15,6 +15,7 @@ import redis
 import snowredis
 from snowredis.cli import main
 from snowredis.errors import StoreUnavailable
+from snowredis.monitor.checks import ok
 from snowredis.monitor.doctor import _ARGUMENTS, _OF_SCRIPTS, Call, pool_needs, tag_needs
 from snowredis.numbers import create_tag
 from snowredis.numbers.stores import tag_keys
@@ -161,7 +162,7 @@ def test_doctor_says_which_rights_on_a_tag_are_missing(
     lacks: tuple[str, ...],
     text: str,
 ) -> None:
-    monkeypatch.setattr("snowredis.monitor.checks.check_host", list)
+    monkeypatch.setattr("snowredis.monitor.checks.check_crash_records", lambda: ok(""))
     create_tag(own_server.url, "invoices")
     url = url_of("numbers")
     words = [word for word in RULES["numbers"].split() if word not in lacks]
@@ -191,7 +192,7 @@ def test_doctor_names_what_these_users_keep_it_from_checking_and_finds_no_proble
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # the host that the tests run on is not checked
-    monkeypatch.setattr("snowredis.monitor.checks.check_host", list)
+    monkeypatch.setattr("snowredis.monitor.checks.check_crash_records", lambda: ok(""))
     url = url_of(rule)
     code = main(["doctor", "--url", url, "--pool", POOL])
     shown = " ".join(capsys.readouterr().out.replace("other rights are", "rights").split())
@@ -222,7 +223,7 @@ def test_whoever_looks_sees_everything_and_changes_nothing(
         assert token not in out
         own_server.client().delete(f"{KEY}:leases")
         assert [worker.label for worker in WorkerPool(url, POOL).workers()] == ["web"]
-    assert WorkerPool(url, POOL).follower(0).read()[0].kind == "floor"
+    assert WorkerPool(url, POOL).events(since="0")[0].kind == "floor"
     for command in (
         *HARM,
         ("DEL", KEY),

@@ -27,9 +27,8 @@ def _layout(args: argparse.Namespace) -> None:
 
 
 def _presets() -> list[Line]:
-    columns = [Column("layout"), Column("bits", optional=True), Column("tick", right=True, optional=True)]
-    columns += [Column("until"), Column("years", right=True), Column("workers", right=True)]
-    columns += [Column("ids/s", right=True)]
+    columns = [Column("layout"), Column("bits"), Column("until")]
+    columns += [Column(title, right=True) for title in ("years", "workers", "ids/s", "tick")]
     rows: list[list[Cell]] = []
     for name, layout in layouts.items():
         used_up = layout.end_ms <= now_ms()
@@ -38,11 +37,11 @@ def _presets() -> list[Line]:
             [
                 (name, "strong"),
                 "/".join(str(getattr(layout, width)) for width in _BITS),
-                f"{layout.tick_ms:,} ms",
                 (end, "bad" if used_up else ""),
                 ("over", "bad") if used_up else f"{layout.lifetime_years:,.1f}",
                 f"{layout.workers:,}",
                 f"{int(layout.ids_per_second):,}",
+                f"{layout.tick_ms:,} ms",
             ]
         )
     notes = [

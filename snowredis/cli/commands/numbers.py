@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from functools import partial
 from typing import Any
 
 from snowredis import numbers
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, confirm, natural
-from snowredis.cli.output import printable
-from snowredis.cli.show import show
-from snowredis.errors import SnowredisError
+from snowredis.cli.show import show, show_each
 from snowredis.settings import URL_SETTING, required_url, url_to_read
 
 # what people see of a tag first
@@ -84,36 +82,20 @@ def _add_show(parser: Parser) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
+    from snowredis.monitor.doctor import tags_at
+
+    url = url_to_read(args.url)
     if args.tag is None:
-        _show_all(args)
+        where, names = tags_at(url)
+        empty = f"there is no tag at {where}; create one with: snowredis numbers create TAG"
+        columns = f"tag state {_COLUMNS} maximum"
+        show_each(names, partial(numbers.show_tag, url), columns, as_json=args.json, empty=empty)
         return
-    info = numbers.show_tag(url_to_read(args.url), args.tag)
+    info = numbers.show_tag(url, args.tag)
     if info is None:
         text = f"this Redis has no tag {args.tag!r}. If it is new, create it once: snowredis numbers create {args.tag}"
         raise CommandError(ExitCode.POOL_NOT_FOUND, text)
     show(info, f"state why {_COLUMNS} maximum closed_at opens_at settings where", as_json=args.json)
-
-
-def _show_all(args: argparse.Namespace) -> None:
-    """Show a table of all tags, and on stderr what cannot be read."""
-    from snowredis.monitor.doctor import tags_at
-
-    where, names = tags_at(url_to_read(args.url))
-    found: list[numbers.TagInfo] = []
-    unreadable: list[str] = []
-    for name in names:
-        try:
-            info = numbers.show_tag(url_to_read(args.url), name)
-        except SnowredisError as error:
-            unreadable.append(f"{printable(name, 40)}: {printable(str(error), 200)}")
-            continue
-        found += [info] if info is not None else []
-    if found or args.json:
-        show(found, f"tag state {_COLUMNS} maximum", as_json=args.json)
-    elif not unreadable:
-        print(f"there is no tag at {where}; create one with: snowredis numbers create TAG")
-    for line in unreadable:
-        print(line, file=sys.stderr)
 
 
 _COMMANDS = [

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, settings
 from snowredis.cli.output import printable, time_of, wrapped, write
-from snowredis.cli.show import MAX_FOREIGN, show, show_conditions
+from snowredis.cli.show import show, show_each, show_status
 from snowredis.core.values import duration
-from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.settings import SETTINGS, required_url
 
@@ -31,7 +30,6 @@ def _add_create_arguments(parser: Parser) -> None:
     text = "the Redis of the tag shards, for --datacenter auto (default: that of the pool)"
     parser.add_argument("--numbers-url", metavar="URL", help=text)
     parser.add_yes()
-    parser.add_argument("-v", "--verbose", action="store_true", help="show the settings, even if they are the defaults")
 
 
 def _create(args: argparse.Namespace) -> None:
@@ -63,7 +61,7 @@ def _create(args: argparse.Namespace) -> None:
         if created:
             reason = "the pool of this name before ends then"
         write(wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
-    if args.verbose or info.signature != PoolConfig(name=info.name).signature:
+    if info.signature != PoolConfig(name=info.name).signature:
         show(info, _SETTINGS)
 
 
@@ -153,29 +151,17 @@ def _show(args: argparse.Namespace) -> None:
         snapshot = pool.snapshot()
     if not show(snapshot.info, f"name {_SETTINGS} {_COUNTERS} created_at end_at", as_json=args.json) or args.json:
         return
-    status = status_of(snapshot)
-    print(f"status {status.level}: {printable(status.headline, 200)}")
-    show_conditions(status.conditions)
+    show_status(status_of(snapshot))
 
 
 def _show_all(args: argparse.Namespace) -> None:
-    infos: list[PoolInfo] = []
-    unreadable: list[str] = []
+    def info_of(name: str) -> PoolInfo:
+        with open_pool(args, name) as pool:
+            return pool.info()
+
     with open_pool(args) as server:
-        where = server.where
-        for name in server.pools():
-            try:
-                with open_pool(args, name) as pool:
-                    infos.append(pool.info())
-            except SnowredisError as error:
-                # keys of another program may look like a pool; the other pools are shown nevertheless
-                unreadable.append(f"{printable(name, MAX_FOREIGN)}: {printable(str(error), 300)}")
-    if infos or args.json:
-        show(infos, _ALL, as_json=args.json)
-    elif not unreadable:
-        print(f"there is no pool at {where}; create one with: snowredis pool create NAME")
-    for line in unreadable:
-        print(line, file=sys.stderr)
+        empty = f"there is no pool at {server.where}; create one with: snowredis pool create NAME"
+        show_each(server.pools(), info_of, _ALL, as_json=args.json, empty=empty)
 
 
 _SHOW = Command(

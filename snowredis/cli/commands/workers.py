@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, open_known_pool, open_pool, settings
 from snowredis.cli.output import printable
-from snowredis.cli.show import show, show_conditions
+from snowredis.cli.show import show, show_conditions, show_status
 from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from snowredis.monitor.conditions import Condition, Status
-    from snowredis.monitor.events import Event, Follower
+    from snowredis.monitor.conditions import Status
+    from snowredis.monitor.events import Event
     from snowredis.monitor.pool import Snapshot
+    from snowredis.worker_pool import WorkerPool
 
 # --- workers ------------------------------------------------------------------------------------
 
@@ -43,7 +44,7 @@ def _workers(args: argparse.Namespace) -> None:
         snapshot = pool.snapshot()
         status = status_of(snapshot)
         if args.json:
-            show(Reading(status, snapshot).report, "", as_json=True)
+            show(Reading(status, snapshot), "", as_json=True)
         else:
             _show_workers(snapshot, status, pool.where)
 
@@ -51,8 +52,7 @@ def _workers(args: argparse.Namespace) -> None:
 def _show_workers(snapshot: Snapshot, status: Status, where: str) -> None:
     info = snapshot.info
     print(f"pool {info.name} at {printable(where)}: {info.used:,} of {info.capacity:,} worker ids are leased")
-    print(f"status {status.level}: {printable(status.headline, 200)}")
-    show_conditions(status.conditions)
+    show_status(status)
     if snapshot.leases:
         rows = [*snapshot.living, *snapshot.ended[:MOST_ENDED]]
         columns = [_COLUMNS]
@@ -102,16 +102,18 @@ def _events(args: argparse.Namespace) -> None:
         events = pool.events(newest=None if args.json else NEWEST_EVENTS)
         _show_events(events, args)
         if args.follow:
-            _follow(pool.follower(events[-1].id if events else now_ms), args)
+            _follow(pool, events[-1].id if events else str(now_ms), args)
 
 
-def _follow(follower: Follower, args: argparse.Namespace) -> None:
-    """Show the events that *follower* reads, until Ctrl-C. After an outage of Redis none is missing."""
+def _follow(pool: WorkerPool, after: str, args: argparse.Namespace) -> None:
+    """Show the events *after* one as they happen, until Ctrl-C. After an outage of Redis none is missing."""
     is_away = False
     while True:
         try:
-            if not _show_events(follower.read(), args, head=False):
+            events = pool.events(since=after)
+            if not _show_events(events, args, head=False):
                 return
+            after = events[-1].id if events else after
         except StoreUnavailable as error:
             if not is_away:
                 print(f"snowredis: {printable(str(error), 300)}; trying again", file=sys.stderr)
@@ -161,7 +163,7 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.tag is not None:
         SEGMENT_SETTINGS["tag"].check(args.tag)
     # SNOWREDIS_POOL names no pool beside --tag
-    found = [_fast_path(), *diagnose(url, options.get("pool") if args.tag is None else args.pool, args.tag)]
+    found = diagnose(url, options.get("pool") if args.tag is None else args.pool, args.tag)
     found += check_database(args.database) if args.database else ()
     code = {"critical": ExitCode.FOUND_ERRORS, "warning": ExitCode.ERROR}.get(worst(found), ExitCode.OK)
     if any(each.code == "redis" and each.level == "critical" for each in found):
@@ -171,15 +173,6 @@ def _doctor(args: argparse.Namespace) -> int:
     else:
         show_conditions(found, counts=True)
     return code
-
-
-def _fast_path() -> Condition:
-    """Return which implementation makes ids; both are complete, so neither is a problem."""
-    from snowredis.monitor.checks import ok
-    from snowredis.snowflake.ids.fast_path import IMPLEMENTATION
-
-    slow = "ids are made in Python, which is slower than C: a C compiler was missing when snowredis was installed, or "
-    return ok("ids are made in C" if IMPLEMENTATION == "c" else f"{slow}SNOWREDIS_PURE is set").of("fast path")
 
 
 DOCTOR = Command(
@@ -202,10 +195,9 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are cri
 
 def _metrics(args: argparse.Namespace) -> int:
     from snowredis.monitor.metric_values import as_text, families_of
-    from snowredis.monitor.pool_monitor import PoolPoller
 
     with open_pool(args) as pool:
-        reading = PoolPoller(pool).read()
+        reading = pool.read()
     # that a pool cannot be read is a metric, too
     sys.stdout.write(as_text(families_of({pool.name: reading})))
     if reading.error is None:
