@@ -35,7 +35,7 @@ from tests.lab.simulation.world import World
 HOUR_MS, OWNER = 3_600_000, '{"host":"h"}'
 # a process renews that long before it ends
 LAST_RENEWAL_MS = 5_000
-_LATEST = "local latest_end = now + skew + ttl"
+_LATEST = "local latest_end = now + slack + ttl"
 
 
 class Pool(ScriptStore):

@@ -49,9 +49,9 @@ def connect(url: Server | None = None, **settings: Unpack[Settings]) -> Snowflak
         fields: values of the parts of the datacenter bits that the layout names, instead of `datacenter`
         max_clock_lead: how far a host's clock may be ahead of the Redis clock before its reservations get
             shorter
-        redis_skew: how far the clocks of two Redis servers may differ
-        failover_slack: how long a deposed master may go on answering; set it for any other address that moves
-            in a failover: a DNS name, a Kubernetes Service, ElastiCache
+        failover_slack: how far the clocks of two Redis servers may differ, plus how long a deposed master may
+            go on answering; set it for any other address that moves in a failover: a DNS name, a Kubernetes
+            Service, ElastiCache
         outage_reserve: for how long the highest namespace is reserved: processes go on in it while Redis is
             unavailable; 0: not at all, as with `embedded://`
         min_replicas: how many replicas must have each claim and renewal before it counts, or `all`: every

@@ -257,13 +257,11 @@ class Settings(CommonSettings, total=False):
     max_clock_lead: Annotated[float | None, _setting(
         SECONDS, None, "ttl / 12",
         "how far a host's clock may be ahead of the Redis clock before its reservations get shorter", of_pool=True)]
-    redis_skew: Annotated[float | None, _setting(
-        SECONDS, None, "ttl / 12",
-        "how far the clocks of two Redis servers may differ", of_pool=True)]
     failover_slack: Annotated[float | None, _setting(
-        SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
-        "how long a deposed master may go on answering; set it for any other address that moves in a "
-        "failover: a DNS name, a Kubernetes Service, ElastiCache", of_pool=True)]
+        SECONDS, None, "ttl / 12; 15 s more under Sentinel and Cluster",
+        "how far the clocks of two Redis servers may differ, plus how long a deposed master may go on answering; set "
+        "it for any other address that moves in a failover: a DNS name, a Kubernetes Service, ElastiCache",
+        of_pool=True)]
     outage_reserve: Annotated[float | None, _setting(
         SECONDS, None, "24 h with two backup bits or more, else 0",
         "for how long the highest namespace is reserved: processes go on in it while Redis is unavailable; 0: not at "

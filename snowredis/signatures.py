@@ -10,7 +10,7 @@ import time
 # fields that the scripts add to a signature; see pool.lua
 HINTS = ("ends_at", "unsure", "lost", "start", "end")
 # a twelfth of the ttl, unless they are set
-_TWELFTHS = ("max_clock_lead_ms", "redis_skew_ms")
+_TWELFTHS = ("max_clock_lead_ms", "failover_slack_ms")
 
 
 def settings_of(signature: str) -> dict[str, str]:

@@ -59,9 +59,9 @@ export class Settings {
   constructor(signature) {
     const parts = Object.fromEntries(signature.split(" ").map((part) => part.split(/=(.*)/s)));
     if (parts.format !== "1") throw refusal("SIGNATURE", `not format 1: ${signature}`);
-    const times = ["ttl", "max_clock_lead", "redis_skew", "failover_slack", "outage_reserve"];
-    const [ttlMs, lead, skew, slack, outage] = times.map((name) => Number(parts[`${name}_ms`]));
-    const [others, third, layout] = [lead + skew + slack, Math.floor(ttlMs / 3), new Layout(parts.layout)];
+    const times = ["ttl", "max_clock_lead", "failover_slack", "outage_reserve"];
+    const [ttlMs, lead, slack, outage] = times.map((name) => Number(parts[`${name}_ms`]));
+    const [others, third, layout] = [lead + slack, Math.floor(ttlMs / 3), new Layout(parts.layout)];
     Object.assign(this, { signature, layout, datacenter: Number(parts.datacenter), ttlMs });
     this.heartbeatMs = ttlMs <= others + third ? Math.floor(third / 2) : third;
     this.repeatMs = Math.min(REPEAT_MS, this.heartbeatMs);

@@ -102,11 +102,13 @@ def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Found:
 
 def _check_replicas(pool: PoolMonitor, info: PoolInfo) -> Iterator[Found]:
     replicas = int(_info(pool.client, "replication").get("connected_slaves", 0))
-    if replicas and not setting_ms(info.signature, "failover_slack_ms"):
+    slack_ms = setting_ms(info.signature, "failover_slack_ms")
+    # the default, which is for clocks that differ
+    if replicas and slack_ms <= info.ttl_ms // 12:
         yield warning(
-            f"failover_slack is 0, and Redis has {count(replicas, 'replica')}: a deposed master that still answers may "
-            "repeat ids",
-            "if replicas can become masters, create the pool again with --failover-slack 15 (under another name, or "
+            f"failover_slack is {slack_ms / 1000:g} s, and Redis has {count(replicas, 'replica')}: a deposed master "
+            "that answers for longer may repeat ids",
+            "if replicas can become masters, create the pool again with --failover-slack 18 (under another name, or "
             "after a ttl without workers)",
         )
 

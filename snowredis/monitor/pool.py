@@ -238,7 +238,7 @@ def setting_ms(signature: str, name: str) -> int:
 
 def floor_length_ms(signature: str) -> int:
     """Return how long new workers of a pool wait after Redis may have lost something, as PoolConfig.floor_ms."""
-    constants = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms")
+    constants = ("ttl_ms", "max_clock_lead_ms", "failover_slack_ms")
     return sum(setting_ms(signature, name) for name in constants)
 
 

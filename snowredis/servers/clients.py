@@ -65,7 +65,7 @@ def client_of_url(url: str) -> Any:
 
 # the address of a server with TLS begins like this
 TLS_PREFIX = "rediss://"
-# how long a deposed master may go on answering; see failover_slack of connect()
+# how long a deposed master may go on answering; a part of failover_slack of connect()
 FAILOVER_SLACK_MS = 15_000
 # clients that this process inherited in a fork
 _inherited: list[Any] = []

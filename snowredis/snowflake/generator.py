@@ -243,7 +243,7 @@ class SnowflakeGenerator(FastPath):
 
         Blocks:
             one round trip to Redis; on a Redis that has no such pool, or may have forgotten some of it, ttl +
-            max_clock_lead + redis_skew (35 s at the defaults), with a log line; while the pool is full or
+            max_clock_lead + failover_slack (35 s at the defaults), with a log line; while the pool is full or
             Redis does not reply in time, up to claim_timeout.
 
         Raises:

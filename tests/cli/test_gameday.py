@@ -31,12 +31,12 @@ NOTHING_LOST, LOST = Observed(1000, 0, 0.0, 3.0, [], 0), Observed(1000, 50, 9.0,
         (
             LOST._replace(identities=[("a", "b"), ("c", "d")], replicas=1),
             {"noticed": True},
-            {"durability": "detect", "failover_slack": 19, "min_replicas": "all"},
+            {"durability": "detect", "failover_slack": 22, "min_replicas": "all"},
         ),
         (
             NOTHING_LOST._replace(identities=[("a", "b"), ("c", "d")], replicas=2),
             {"noticed": True},
-            {"durability": "detect", "failover_slack": 15},
+            {"durability": "detect", "failover_slack": 18},
         ),
     ],
 )

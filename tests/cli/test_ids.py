@@ -125,7 +125,7 @@ def test_ids_are_made_one_a_line(cli: Cli, pool_name: str) -> None:
 
 
 def test_settings_that_are_not_said_are_the_pools_own(cli: Cli, pool_name: str) -> None:
-    settings = "--layout twitter --datacenter 3 --ttl 7 --redis-skew 1 --durability assured"
+    settings = "--layout twitter --datacenter 3 --ttl 7 --failover-slack 1 --durability assured"
     cli("pool", "create", pool_name, *settings.split())
     result = cli("generate", "--pool", pool_name)
     assert result.code == 0

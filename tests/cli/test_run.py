@@ -46,7 +46,7 @@ def command(server: RedisServer, *words: str, options: tuple[str, ...] = ()) -> 
 def start(own_server: RedisServer) -> Iterator[Start]:
     """Start `snowredis run` on a pool with a short ttl, as a session of its own."""
     WorkerPool(own_server.url, "p").create(
-        PoolConfig(name="p", ttl_ms=int(TTL_S * 1000), max_clock_lead_ms=300, redis_skew_ms=300)
+        PoolConfig(name="p", ttl_ms=int(TTL_S * 1000), max_clock_lead_ms=300, failover_slack_ms=300)
     )
     started = []
 
@@ -188,7 +188,7 @@ def test_a_killer_that_reads_nothing_is_replaced_and_stops_neither_run_nor_its_e
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 def test_programs_in_node_and_python_repeat_no_id(start: Start, own_server: RedisServer) -> None:
     programs = [start("node", str(ROOT / "examples/node_ids.js"), "50000") for _ in range(2)]
-    settings = {"pool": "p", "ttl": TTL_S, "max_clock_lead": 0.3, "redis_skew": 0.3}
+    settings = {"pool": "p", "ttl": TTL_S, "max_clock_lead": 0.3, "failover_slack": 0.3}
     made: list[int] = []
     with (
         snowredis.connect(own_server.url, **settings) as one,  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from tests.support.ha import Cluster, Maker, Node, assert_no_id_twice, eventuall
 from tests.support.ports import free_port
 
 # as in test_sentinel.py: a node that is gone is noticed after a second
-SETTINGS: dict[str, Any] = {"ttl": 6.0, "max_clock_lead": 0.2, "redis_skew": 0.2, "failover_slack": 1.0}
+SETTINGS: dict[str, Any] = {"ttl": 6.0, "max_clock_lead": 0.2, "failover_slack": 1.2}
 CONSTANTS = {f"{name}_ms": round(seconds * 1000) for name, seconds in SETTINGS.items()}
 
 

@@ -77,7 +77,7 @@ def down(sim: SegmentSimulation) -> None:
 
 def redis_clock(sim: SegmentSimulation) -> None:
     sim.fired["redis_clock"] += 1
-    # two clocks differ by redis_skew at most
+    # two clocks differ by SKEW at most
     _network(sim).master.offset_us = sim.random.randint(-200_000, 200_000)
 
 

@@ -103,7 +103,7 @@ def test_kubernetes_gives_pods_and_job_the_same_settings() -> None:
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert web[probe]["httpGet"]["port"] in ports
     # a first worker may wait for the floor, with failover_slack
-    floor = PoolConfig(name="orders", failover_slack_ms=15_000).floor_ms
+    floor = PoolConfig(name="orders", failover_slack_ms=17_500).floor_ms
     assert web["startupProbe"]["periodSeconds"] * web["startupProbe"]["failureThreshold"] * 1000 > floor
 
 

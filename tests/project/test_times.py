@@ -25,7 +25,9 @@ PAGES = [
 ]
 DEFAULT = PoolConfig(name="orders")
 # as redis-unavailable.md measures failovers
-SENTINEL = [PoolConfig(name="orders", ttl_ms=ttl_ms, failover_slack_ms=15_000) for ttl_ms in (30_000, 60_000)]
+SENTINEL = [
+    PoolConfig(name="orders", ttl_ms=ttl_ms, failover_slack_ms=ttl_ms // 12 + 15_000) for ttl_ms in (30_000, 60_000)
+]
 HOUR_MS = 3_600_000
 
 

@@ -17,17 +17,16 @@ from snowredis.snowflake.protocol.record import LeaseRecord
 from snowredis.snowflake.protocol.replies import Absent, Granted, LossReason, Lost, Renewed, Reply, Seen, Settling
 from tests.snowflake.protocol.simulated import SimPool
 
-# lead, skew and slack differ, so that none stands for another
+# lead and slack differ, so that none stands for another
 CONFIG = PoolConfig(
     name="p",
     layout=Layout(timestamp_bits=41, backup_bits=2, worker_bits=2, sequence_bits=10),
     ttl_ms=3_000,
     max_clock_lead_ms=100,
-    redis_skew_ms=250,
-    failover_slack_ms=40,
+    failover_slack_ms=290,
     outage_reserve_ms=0,
 )
-MARGIN_MS = 100 + 250 + 40
+MARGIN_MS = 100 + 290
 FLOOR_MS = 3_000 + MARGIN_MS
 
 

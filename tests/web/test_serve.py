@@ -75,7 +75,7 @@ def test_a_new_pool_says_for_how_long_its_first_worker_waits(server: RedisServer
     def waits() -> Any:
         return served.ask("/readyz")[0] == 503 and served.ask("/id")[1]["retry-after"]
 
-    # ttl + max_clock_lead + redis_skew, less what has passed
+    # ttl + max_clock_lead + failover_slack, less what has passed
     assert 25 <= int(eventually(waits, "the wait", 10)) <= 35
     status, _, body = served.ask("/id")
     assert (status, json.loads(body)["error"]) == (503, "FloorWait")

@@ -47,6 +47,8 @@ _RATE, _LABEL = 1_000, "gameday"
 _WRITE_EVERY_S = 0.01
 # the default for Sentinel and Cluster; the end of a failover cannot be seen from here
 _LEAST_SLACK_S = 15
+# for clocks of two servers that differ
+_CLOCKS_S = 3
 
 
 def pauses(fleet: Fleet, first: int) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def advise(seen: Observed, *, noticed: bool, unidentified: str) -> tuple[dict[st
     if seen.lost:
         reasons = ["acknowledged writes were lost, and the pool noticed it. With durability assured, ids would repeat"]
     if seen.replicas and len(seen.identities) > 1:
-        chosen["failover_slack"] = max(_LEAST_SLACK_S, round(2 * seen.lost_for_s + 1))
+        chosen["failover_slack"] = max(_LEAST_SLACK_S, round(2 * seen.lost_for_s + 1)) + _CLOCKS_S
         reasons.append(f"a replica took over, and {seen.lost_for_s:.1f} s of writes to the old master were lost")
     if seen.replicas and seen.lost:
         chosen["min_replicas"] = "all"
@@ -198,7 +200,8 @@ def _run(args: argparse.Namespace) -> int:
         canary = Canary(pool)
         fleet = Fleet(Path(directory), args.url, name, ttl_s, durability, "ignore", _RATE)
         try:
-            pool.create(pool_config({"pool": name, "ttl": ttl_s, "durability": durability, "failover_slack": slack_s}))
+            constants = {"pool": name, "ttl": ttl_s, "durability": durability, "failover_slack": slack_s + ttl_s / 12}
+            pool.create(pool_config(constants))
             began = pool.info()
             canary.start()
             for _ in range(args.workers):

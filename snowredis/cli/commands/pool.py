@@ -118,14 +118,14 @@ _CREATE = Command(
 neither an idle worker with a lease nor a process that did not reach Redis. If that is wrong, ids can be repeated.
 
 So no worker waits, and outage lanes are open at once. Without this command the first worker waits for ttl +
-max-clock-lead + redis-skew, and outage lanes open after an outage-reserve, which is always safe. All processes of the
-pool need the same settings.""",
+max-clock-lead + failover-slack, and outage lanes open after an outage-reserve, which is always safe. All processes of
+the pool need the same settings.""",
     [
         ("snowredis pool create orders", "the defaults"),
         ("snowredis pool create game --layout game --ttl 60", "a layout"),
         ("snowredis pool create eu --layout twitter --datacenter 3", "datacenter 3"),
         ("snowredis pool create s7 --layout game-shards --datacenter auto", "a shard"),
-        ("snowredis pool create ha --failover-slack 15 --ttl 60", "failovers"),
+        ("snowredis pool create ha --failover-slack 20 --ttl 60", "failovers"),
     ],
     _add_create_arguments,
     _create,

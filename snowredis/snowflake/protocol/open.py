@@ -42,7 +42,7 @@ def layout_of(setting: Layout | str | None) -> Layout:
 
 
 def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolConfig:
-    """Return the pool's constants of *settings*, arguments of connect(); failover_slack is 0 if it is not given.
+    """Return the pool's constants of *settings*, arguments of connect(), for a server that fails over to none.
 
     A pool at an embedded *url* has no outage lanes by default: if its directory is removed, the
     next one would wait for a day.
@@ -110,7 +110,8 @@ def open_pool(url: Server, settings: Mapping[str, Any], *, creates: bool = False
     config = pool_config(settings, url)
     server = open_server(url, settings.get("min_replicas", 0), creates=creates)
     if settings.get("failover_slack") is None:
-        config = replace(config, failover_slack_ms=getattr(server, "failover_slack_ms", 0))
+        slack_ms = config.failover_slack_ms + getattr(server, "failover_slack_ms", 0)
+        config = replace(config, failover_slack_ms=slack_ms)
     return server, config
 
 

@@ -52,15 +52,14 @@ class PoolConfig:
     datacenter: int = 0
     ttl_ms: int = 30_000
     max_clock_lead_ms: int = -1
-    redis_skew_ms: int = -1
-    failover_slack_ms: int = 0
+    failover_slack_ms: int = -1
     outage_reserve_ms: int = -1
     durability: str = "detect"
 
     def __post_init__(self) -> None:
         # connect() takes None for the default; here it is refused
         check("pool", self.name or "")
-        limits = dict.fromkeys(("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"), MAX_TTL_MS)
+        limits = dict.fromkeys(("ttl_ms", "max_clock_lead_ms", "failover_slack_ms"), MAX_TTL_MS)
         for option, most in (limits | {"outage_reserve_ms": MAX_OUTAGE_RESERVE_MS}).items():
             try:
                 value = as_int(getattr(self, option))
@@ -69,7 +68,7 @@ class PoolConfig:
                     f"{option} must be a whole number of milliseconds, not {getattr(self, option)!r}"
                 ) from None
             object.__setattr__(self, option, value)
-            if value > most or (value < 0 and (value != -1 or option in ("ttl_ms", "failover_slack_ms"))):
+            if value > most or (value < 0 and (value != -1 or option == "ttl_ms")):
                 raise ConfigError(
                     f"{option}={value} is out of range: 0 to {most} ms "
                     f"({'a day' if most == MAX_TTL_MS else f'{most // MAX_TTL_MS} days'}) can be used"
@@ -82,18 +81,18 @@ class PoolConfig:
                 f"datacenter={self.datacenter} does not fit {self.layout.datacenter_bits} datacenter bits: 0 to "
                 f"{self.layout.datacenters - 1} can be used. Give another number, or a layout with datacenter bits."
             )
-        for option in ("max_clock_lead_ms", "redis_skew_ms"):
+        for option in ("max_clock_lead_ms", "failover_slack_ms"):
             if getattr(self, option) == -1:
                 object.__setattr__(self, option, self.ttl_ms // 12)
         self._check_outage_reserve()
         check("durability", self.durability)
-        needed = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms + self.heartbeat_ms
+        needed = self.max_clock_lead_ms + self.failover_slack_ms + self.heartbeat_ms
         if self.ttl_ms < 100 or self.ttl_ms <= needed:
             raise ConfigError(
                 f"ttl {self.ttl_ms} ms is too short: it must be 100 ms at least, and more than max_clock_lead "
-                f"{self.max_clock_lead_ms} + redis_skew {self.redis_skew_ms} + failover_slack {self.failover_slack_ms} "
-                f"+ one heartbeat {self.heartbeat_ms} = {needed} ms, or running workers would lose their leases in a "
-                f"failover. Raise ttl to {max(100, 2 * needed)} ms, or lower the others."
+                f"{self.max_clock_lead_ms} + failover_slack {self.failover_slack_ms} + one heartbeat "
+                f"{self.heartbeat_ms} = {needed} ms, or running workers would lose their leases in a failover. Raise "
+                f"ttl to {max(100, 2 * needed)} ms, or lower the others."
             )
 
     def _check_outage_reserve(self) -> None:
@@ -117,7 +116,7 @@ class PoolConfig:
     @property
     def heartbeat_ms(self) -> int:
         """Return the time between two renewals."""
-        return heartbeat_ms_of(self.ttl_ms, self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms)
+        return heartbeat_ms_of(self.ttl_ms, self.max_clock_lead_ms + self.failover_slack_ms)
 
     @property
     def floor_ms(self) -> int:
@@ -126,7 +125,7 @@ class PoolConfig:
 
     def horizon_ms(self, length_ms: int) -> int:
         """Return after how long all has ended that lasts *length_ms* and that any server granted, as in pool.lua."""
-        return length_ms + self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms
+        return length_ms + self.max_clock_lead_ms + self.failover_slack_ms
 
     @property
     def signature(self) -> str:
@@ -134,8 +133,8 @@ class PoolConfig:
         return with_format(
             FORMAT,
             f"layout={layout_spec(self.layout)} datacenter={self.datacenter} ttl_ms={self.ttl_ms} "
-            f"max_clock_lead_ms={self.max_clock_lead_ms} redis_skew_ms={self.redis_skew_ms} "
-            f"failover_slack_ms={self.failover_slack_ms} outage_reserve_ms={self.outage_reserve_ms} "
+            f"max_clock_lead_ms={self.max_clock_lead_ms} failover_slack_ms={self.failover_slack_ms} "
+            f"outage_reserve_ms={self.outage_reserve_ms} "
             f"durability={self.durability}",
         )
 
@@ -152,7 +151,7 @@ def heartbeat_ms_of(ttl_ms: int, others_ms: int) -> int:
     """Return the time between two renewals: half of the usual one where a failover would take the rest of a ttl.
 
     Args:
-        others_ms: max_clock_lead + redis_skew + failover_slack.
+        others_ms: max_clock_lead + failover_slack.
     """
     usual_ms = ttl_ms // HEARTBEATS_PER_TTL
     return max(1, usual_ms if ttl_ms > others_ms + usual_ms else usual_ms // 2)

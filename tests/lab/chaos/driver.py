@@ -74,7 +74,7 @@ class Fleet:
         self._counters = PoolCounters(self.server.client, self.keys[0], self.report.counters)
         self._count_s = 0.0
         self._trace: ServerTrace | None = None
-        # what is promised: ttl + max_clock_lead + redis_skew (+ failover_slack, 0 here); a new process starts meanwhile
+        # what is promised: ttl + max_clock_lead + failover_slack; a new process starts meanwhile
         self._recovery_s = plan.ttl_s + 2 * self.skew_s + START_S
         if plan.durability == "none":
             # whoever comes waits as long, after the end of a lease
@@ -117,7 +117,7 @@ class Fleet:
                 ttl_ms=round(self.ttl_s * 1000),
                 outage_reserve_ms=round(self.outage_reserve_s * 1000),
                 max_clock_lead_ms=round(self.skew_s * 1000),
-                redis_skew_ms=round(self.skew_s * 1000),
+                failover_slack_ms=round(self.skew_s * 1000),
                 durability=self.plan.durability,
             )
             WorkerPool(self.server.url, POOL).create(config)
@@ -150,7 +150,7 @@ class Fleet:
             if not (fault.clock and self.report.skipped)
             # two of them in a short time are too many for a pool that cannot tell
             and not (fault.unseen and plan.durability == "none")
-            # the specification has servers' clocks that are redis_skew apart at most
+            # the specification has servers' clocks that are failover_slack apart at most
             and not (fault.clock == "hours" and plan.trace is not None)
         ]
         every_s = plan.seconds / plan.faults

@@ -35,7 +35,7 @@ class Fault:
 
     forgets: Redis' state is lost or goes back. unseen: to a state that shows no loss, so that only another identity
     of the server tells of it. clock: steps this kind of clock: "worker", "redis" (within
-    redis_skew) or "hours" (Redis', by any distance).
+    failover_slack) or "hours" (Redis', by any distance).
     """
 
     name: str
@@ -189,7 +189,7 @@ def delete(index: int) -> Callable[[Fleet, random.Random, Slot], Begun]:
 
 
 def server_skew(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
-    """Set the server's clock off by half of redis_skew at most, so that two settings differ by redis_skew at most.
+    """Set the server's clock off by half of failover_slack at most, so that two readings differ by no more than that.
 
     More is not allowed while state can be lost: a floor counts on the Redis clock.
     """
@@ -254,7 +254,7 @@ FAULTS = (
     Fault("CLIENT KILL", "redis", command("CLIENT", "KILL", "TYPE", "normal", excuses="nobody"), 2),
     Fault("CLIENT PAUSE", "redis", pause_clients),
     Fault("stop redis", "redis", stop_server),
-    Fault("step redis' clock within redis_skew", "redis", server_skew, 3, clock="redis"),
+    Fault("step redis' clock within failover_slack", "redis", server_skew, 3, clock="redis"),
     Fault("step redis' clock by up to hours", "redis", server_hours, 6, clock="hours"),
     Fault("cut connections", "proxy", cut, 3),
     Fault("stall the network", "proxy", network("stall"), 2),

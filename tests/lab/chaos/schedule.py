@@ -14,7 +14,7 @@ HOURS_PART, FORWARD_PART = 0.1, 0.02
 def phases(faults: int, kinds: Sequence[Fault]) -> list[tuple[int, list[Fault]]]:
     """Return the phases of a run: number of faults, and their kinds. The fleet recovers between phases.
 
-    A floor counts on the Redis clock, so that clock may be stepped further than redis_skew only while no state
+    A floor counts on the Redis clock, so that clock may be stepped further than failover_slack only while no state
     is lost, and workers' clocks not along with it. A lease that is granted at a late Redis time lasts as long, so
     steps forward come last: nobody is killed after them.
     """

@@ -267,7 +267,7 @@ def main() -> None:
         ttl=float(ttl),
         outage_reserve=float(outage_reserve),
         max_clock_lead=float(skew),
-        redis_skew=float(skew),
+        failover_slack=float(skew),
         label=slot,
         **settings,
     )

@@ -121,7 +121,7 @@ _SETTLING = "elseif pool.floor > now then"
 _SERVER = "if durability == 'detect' and run_id ~= pool.run_id then"
 _FREE, _ALIVE = "redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now,", "elseif r.lease_end > now then"
 _GOES_BACK = "local goes_back = i > 1 and is_sure and"
-_HORIZON = "return at + skew + length + lead + slack end"
+_HORIZON = "return at + length + lead + slack end"
 _ENDS = "math.max(latest, r['until'], r.outage, unpack(r.lanes))"
 
 
@@ -194,8 +194,6 @@ CODE_FAULTS: dict[str, CodeFault] = {
     "release too low": CodeFault(Rule((("release", _GOES_BACK, "local goes_back = true or"),)), ("release",)),
     "take-over without deleting the record": CodeFault(Rule(machines=SharedMachines), ("inherited",)),
     "take-over without what was used": CodeFault(Rule(lease_manager=ForgetfulKeeper), ("inherited",), seed=1009),
-    "horizon without skew": CodeFault(
-        Rule((("common", _HORIZON, _HORIZON.replace("skew + ", "")),)), ("deposed",), seed=1001),
     "horizon without failover_slack": CodeFault(
         Rule((("common", _HORIZON, _HORIZON.replace(" + slack", "")),)), ("deposed",)
     ),

@@ -65,7 +65,7 @@ def mixed(sim: Simulation) -> None:
         (
             replace(sim.config, ttl_ms=sim.config.ttl_ms + 1000),
             replace(sim.config, layout=replace(layout, tick_ms=layout.tick_ms + 1)),
-            replace(sim.config, redis_skew_ms=sim.config.redis_skew_ms + 1),
+            replace(sim.config, failover_slack_ms=sim.config.failover_slack_ms + 1),
         )
     )
     stranger = Process(sim, sim.new_host(), other)

@@ -41,7 +41,7 @@ LONG_UPTIME_S = 100_000
 
 
 def redis_clock(sim: Simulation) -> None:
-    """Step Redis' clock; two servers, or one before and after, differ by redis_skew at most."""
+    """Step Redis' clock; two servers, or one before and after, differ by skew_us at most."""
     sim.fired["redis_clock"] += 1
     sim.network.master.offset_us = sim.redis_offset_us()
     sim.say("clock of %s is off by %d ms", sim.network.master.name, sim.network.master.offset_us // 1000)

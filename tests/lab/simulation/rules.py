@@ -216,7 +216,7 @@ _COUNTED = "while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .
 _FLOOR = "pool.floor = math.max(pool.start, pool.is_new and at or horizon(at, ttl))"
 _OUTAGE_FLOOR = "pool.outage_floor = math.max(pool.start, pool.is_new and at or horizon(at, outage))"
 _FIRST_ID = "local first_renewal_id = string.sub(sha(nonce .. now .. pool.version .. token_hash), 1, FIRST_DIGITS)"
-_TOO_LATE = "elseif held_until <= later_clock + skew + lead + slack or held_lanes[1] < pool.start then"
+_TOO_LATE = "elseif held_until <= later_clock + lead + slack or held_lanes[1] < pool.start then"
 _ROLLED_BACK = "  if is_older then"
 _NOTICED = "pool.lost_at, pool.is_new = math.max(pool.lost_at, later_clock), false"
 # what is lost was lost before the server started, one could think

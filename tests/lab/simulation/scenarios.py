@@ -130,7 +130,7 @@ SCENARIOS = (
     Scenario("later lease", "a clone of a released lease is the first that is heard of after a restart", """
         make one; clone two one; zero; wait 500; close one; wait 500; begin heir; wait 1000; renew heir; save; restart
         renew two; cut heir two; clock 7100 heir two; wait 100; at 7100 heir two""", ONE),
-    Scenario("lease end", "the clock of Redis goes back and forth within redis_skew, and a holder renews", """
+    Scenario("lease end", "the clock of Redis goes back and forth within failover_slack, and a holder renews", """
         redis 250; clock 750 holder; claim holder other; redis -250; wait 10; renew holder
         5 times: wait 1000; renew other
         wait 500; redis 250; begin heir; wait 10; wipe; redis -250; cut heir; clock +0 holder; renew holder

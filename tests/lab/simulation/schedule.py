@@ -133,7 +133,7 @@ class Simulation(Schedule[Process]):
             name="sim",
             layout=layout,
             ttl_ms=TTL_MS,
-            failover_slack_ms=slack_ms,
+            failover_slack_ms=TTL_MS // 12 + slack_ms,
             outage_reserve_ms=self._draw_outage_reserve() if layout.backup_bits else 0,
             durability=self._draw_durability(),
         )
@@ -141,7 +141,7 @@ class Simulation(Schedule[Process]):
         self.configs = [self.config]
         self.ttl_us = self.config.ttl_ms * 1000
         self.lead_us = self.config.max_clock_lead_ms * 1000
-        self.skew_us = self.config.redis_skew_ms * 1000
+        self.skew_us = TTL_MS // 12 * 1000
         self.slack_us = slack_ms * 1000
         self.reserve_us = self.config.outage_reserve_ms * 1000
         choices: tuple[tuple[ClockPolicy, int, int], ...] = (
@@ -296,7 +296,7 @@ class Simulation(Schedule[Process]):
         if self._went_back:
             self.lift()
         elif not ({*LOSSES, "changed"} & set(self.classes) or self.led_elsewhere):
-            # two losses within redis_skew may look like that, too, and so may a wipe after which the clock is set back
+            # two losses within skew_us may look like that, too, and so may a wipe after which the clock is set back
             self.checker.fail(f"an alarm without a reason: {reply[4]}")
 
     def _check_identity(self, server: RedisModel, name: str, reply: list[str]) -> None:

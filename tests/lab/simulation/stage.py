@@ -48,7 +48,12 @@ class Stage(Simulation):
             worker_last=False,
         )
         self.config = PoolConfig(
-            name="sim", layout=layout, ttl_ms=6000, failover_slack_ms=slack_ms, outage_reserve_ms=outage_ms, **settings
+            name="sim",
+            layout=layout,
+            ttl_ms=6000,
+            failover_slack_ms=500 + slack_ms,
+            outage_reserve_ms=outage_ms,
+            **settings,
         )
         self.configs, self.preempt = [self.config], 0.0
         self.options = {"rules": ClockRules()}

@@ -12,8 +12,8 @@ EXTENDS Integers, FiniteSets, TLC
 
 CONSTANTS
   TTL, G,      \* lengths of grants: ordinary lanes, outage lane
-  SK, RS,      \* max_clock_lead, redis_skew
-  SLACK,       \* failover_slack, as the pool's constant
+  SK, RS,      \* max_clock_lead; how far the clocks of two servers differ
+  SLACK,       \* how long a deposed master answers: RS + SLACK is failover_slack, the pool's constant
   Off          \* rules that are switched off
 
 On(rule) == rule \notin Off

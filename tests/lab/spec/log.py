@@ -39,7 +39,7 @@ Entry = dict[str, Any]
 
 def header(config: PoolConfig) -> Entry:
     """Return the constants of a pool that a log begins with."""
-    names = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms", "durability")
+    names = ("ttl_ms", "max_clock_lead_ms", "failover_slack_ms", "durability")
     return {name: getattr(config, name) for name in names} | {
         "workers": config.layout.workers,
         # without the outage lane, which is the last one if it is reserved

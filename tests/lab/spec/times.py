@@ -23,8 +23,8 @@ def set_times(header: Entry, steps: Sequence[Step]) -> None:
     The specification compares times after it has added constants of the pool to them, all of them together at
     most. So a distance that is longer may be any other that is longer, too: every comparison comes out the same.
     """
-    skew, lead = header["redis_skew_ms"], header["max_clock_lead_ms"]
-    reach = max(header["ttl_ms"], header["outage_ms"]) + lead + skew + header["failover_slack_ms"]
+    slack, lead = header["failover_slack_ms"], header["max_clock_lead_ms"]
+    reach = max(header["ttl_ms"], header["outage_ms"]) + lead + slack
     points = sorted({time for step in steps for time in _times(step)} | {0})
     mapped = [0]
     for before, after in itertools.pairwise(points):

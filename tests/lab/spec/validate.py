@@ -28,7 +28,7 @@ LIMIT_S = 1800
 # constants that each run has for itself, of Ledger.tla, and of Pool.tla, with where the log has those of its pool
 OF_A_RUN = ("Procs", "Wids", "Ord", "Outage")
 OF_A_POOL = {
-    "TTL": "ttl_ms", "G": "outage_ms", "SK": "max_clock_lead_ms", "RS": "redis_skew_ms", "SLACK": "failover_slack_ms",
+    "TTL": "ttl_ms", "G": "outage_ms", "SK": "max_clock_lead_ms", "RS": "failover_slack_ms",
 }  # fmt: skip
 # states that are shown of a step that is not allowed
 MOST_STATES = 4

@@ -54,7 +54,7 @@ def release_of(url: str, lease: Credentials, **options: Any) -> None:
 
 def config_of(**options: Any) -> PoolConfig:
     settings = SETTINGS | options
-    times_ms = {f"{name}_ms": round(1000 * settings[name]) for name in ("ttl", "max_clock_lead", "redis_skew")}
+    times_ms = {f"{name}_ms": round(1000 * settings[name]) for name in ("ttl", "max_clock_lead", "failover_slack")}
     return PoolConfig(name="killed", layout=settings["layout"], **times_ms)
 
 
@@ -63,7 +63,7 @@ def url(server: RedisServer) -> str:
     return server.url
 
 
-SETTINGS: dict[str, Any] = {"layout": ONE_WORKER, "ttl": 3.0, "max_clock_lead": 0.1, "redis_skew": 0.1}
+SETTINGS: dict[str, Any] = {"layout": ONE_WORKER, "ttl": 3.0, "max_clock_lead": 0.1, "failover_slack": 0.1}
 
 
 def connect(url: str, **options: Any) -> snowredis.SnowflakeGenerator:

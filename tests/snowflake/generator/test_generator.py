@@ -648,7 +648,7 @@ def test_a_suspended_generator_holds_nothing_and_claims_anew_when_it_is_resumed(
         ("ttl", 1e9, "ttl must be seconds"),
         ("ttl", float("nan"), "ttl must be seconds"),
         ("max_clock_lead", 25, "ttl 30000 ms is too short"),
-        ("failover_slack", 20, "Raise ttl to"),
+        ("failover_slack", 25, "Raise ttl to"),
         ("pool", "a b", "pool must be 1 to 64 letters"),
         ("pool", "", "pool must be 1 to 64 letters"),
         ("pool", "x" * 65, "pool must be 1 to 64 letters"),

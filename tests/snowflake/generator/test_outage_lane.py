@@ -289,11 +289,11 @@ def test_without_an_outage_reserve_ids_end_with_the_ordinary_reservation() -> No
 def test_those_who_look_see_that_processes_make_ids_after_a_loss(
     own_server: RedisServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings: dict[str, Any] = {"ttl_ms": 2_000, "max_clock_lead_ms": 100, "redis_skew_ms": 100}
+    settings: dict[str, Any] = {"ttl_ms": 2_000, "max_clock_lead_ms": 100, "failover_slack_ms": 100}
     config = PoolConfig(name="seen", outage_reserve_ms=60_000, **settings)
     pool = snowredis.WorkerPool(own_server.url, "seen")
     pool.create(config)
-    options: dict[str, Any] = {"ttl": 2, "max_clock_lead": 0.1, "redis_skew": 0.1, "outage_reserve": 60.0}
+    options: dict[str, Any] = {"ttl": 2, "max_clock_lead": 0.1, "failover_slack": 0.1, "outage_reserve": 60.0}
     with snowredis.connect(own_server.url, pool="seen", **options) as ids:
         ids.next_id()
         own_server.kill()

@@ -22,7 +22,7 @@ from tests.support.servers import RedisServer
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=30_000)
-SHORT = replace(LONG, ttl_ms=120, max_clock_lead_ms=10, redis_skew_ms=10)
+SHORT = replace(LONG, ttl_ms=120, max_clock_lead_ms=10, failover_slack_ms=10)
 
 
 def again(store: RedisStore, server: RedisServer, config: PoolConfig) -> RedisStore:

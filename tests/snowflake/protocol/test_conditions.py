@@ -123,7 +123,7 @@ def test_a_renewal_never_moves_the_end_of_a_lease_back(place: SimPool) -> None:
     """If it moved back with a server's clock, the worker id would be leased again too early."""
     one, other = place.holder().claim(), place.holder().claim()
     lease_end_ms = place.now_ms() + place.config.ttl_ms
-    place.stage.master.offset_us = -place.config.redis_skew_ms * 1000
+    place.stage.master.offset_us = -place.config.failover_slack_ms * 1000
     assert isinstance(one.ask_renew(), Renewed)
     place.stage.wait(lease_end_ms - 1 - place.now_ms())
     assert isinstance(other.ask_renew(), Renewed)

@@ -30,7 +30,7 @@ LANES = Layout(timestamp_bits=41, backup_bits=2, worker_bits=2, sequence_bits=10
 CONFIGS = {
     "outage lanes": PoolConfig(name="p", layout=LANES, ttl_ms=TTL_MS, outage_reserve_ms=20_000),
     "no outage lanes": PoolConfig(
-        name="p", layout=LANES, ttl_ms=TTL_MS, outage_reserve_ms=0, failover_slack_ms=UNIT_MS
+        name="p", layout=LANES, ttl_ms=TTL_MS, outage_reserve_ms=0, failover_slack_ms=TTL_MS // 12 + UNIT_MS
     ),
     "one lane": PoolConfig(
         name="p", layout=Layout(timestamp_bits=41, worker_bits=2, backup_bits=0, sequence_bits=20), ttl_ms=TTL_MS

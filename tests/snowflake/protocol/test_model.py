@@ -35,11 +35,11 @@ from tests.support.servers import RedisServer
 
 def test_what_is_not_given_follows_from_the_ttl() -> None:
     config = PoolConfig(name="orders")
-    assert (config.ttl_ms, config.max_clock_lead_ms, config.redis_skew_ms) == (30_000, 2_500, 2_500)
-    assert (config.heartbeat_ms, config.failover_slack_ms, config.floor_ms) == (10_000, 0, 35_000)
+    assert (config.ttl_ms, config.max_clock_lead_ms, config.failover_slack_ms) == (30_000, 2_500, 2_500)
+    assert (config.heartbeat_ms, config.floor_ms) == (10_000, 35_000)
     # where a failover takes the rest of the ttl, renewals come twice as often
-    assert PoolConfig(name="orders", failover_slack_ms=14_999).heartbeat_ms == 10_000
-    assert PoolConfig(name="orders", failover_slack_ms=15_000).heartbeat_ms == 5_000
+    assert PoolConfig(name="orders", failover_slack_ms=17_499).heartbeat_ms == 10_000
+    assert PoolConfig(name="orders", failover_slack_ms=17_500).heartbeat_ms == 5_000
     assert config.layout == Layout()
     assert PoolConfig(name="orders", max_clock_lead_ms=0).max_clock_lead_ms == 0
 
@@ -67,9 +67,9 @@ def test_another_pool_name_is_refused_and_shown(name: Any) -> None:
     [
         ({"ttl_ms": 30.0}, "ttl_ms must be a whole number of milliseconds, not 30.0"),
         ({"ttl_ms": True}, "ttl_ms must be a whole number of milliseconds, not True"),
-        ({"redis_skew_ms": None}, "redis_skew_ms must be a whole number of milliseconds, not None"),
+        ({"failover_slack_ms": None}, "failover_slack_ms must be a whole number of milliseconds, not None"),
         ({"ttl_ms": -1}, "ttl_ms=-1 is out of range: 0 to 86400000 ms"),
-        ({"failover_slack_ms": -1}, "failover_slack_ms=-1 is out of range"),
+        ({"failover_slack_ms": -2}, "failover_slack_ms=-2 is out of range"),
         ({"max_clock_lead_ms": -2}, "max_clock_lead_ms=-2 is out of range"),
         ({"ttl_ms": MAX_TTL_MS + 1}, "ttl_ms=86400001 is out of range: 0 to 86400000 ms (a day) can be used"),
         ({"datacenter": 1}, "datacenter=1 does not fit 0 datacenter bits: 0 to 0 can be used"),
@@ -82,8 +82,8 @@ def test_another_pool_name_is_refused_and_shown(name: Any) -> None:
         ({"ttl_ms": 0}, "ttl 0 ms is too short: it must be 100 ms at least"),
         ({"ttl_ms": 99}, "ttl 99 ms is too short"),
         (
-            {"ttl_ms": 600, "max_clock_lead_ms": 100, "redis_skew_ms": 150, "failover_slack_ms": 250},
-            "max_clock_lead 100 + redis_skew 150 + failover_slack 250 + one heartbeat 100 = 600 ms",
+            {"ttl_ms": 600, "max_clock_lead_ms": 100, "failover_slack_ms": 400},
+            "max_clock_lead 100 + failover_slack 400 + one heartbeat 100 = 600 ms",
         ),
     ],
 )
@@ -96,9 +96,9 @@ def test_a_constant_that_cannot_work_is_refused_with_the_reason(settings: Any, m
 small_ms = st.integers(0, 40_000)
 
 
-@given(ttl=small_ms, lead=st.one_of(st.just(-1), small_ms), skew=st.one_of(st.just(-1), small_ms), slack=small_ms)
-def test_the_ttl_that_an_error_advises_works(ttl: int, lead: int, skew: int, slack: int) -> None:
-    settings: dict[str, Any] = {"max_clock_lead_ms": lead, "redis_skew_ms": skew, "failover_slack_ms": slack}
+@given(ttl=small_ms, lead=st.one_of(st.just(-1), small_ms), slack=st.one_of(st.just(-1), small_ms))
+def test_the_ttl_that_an_error_advises_works(ttl: int, lead: int, slack: int) -> None:
+    settings: dict[str, Any] = {"max_clock_lead_ms": lead, "failover_slack_ms": slack}
     try:
         config = PoolConfig(name="orders", ttl_ms=ttl, **settings)
     except ConfigError as error:
@@ -107,7 +107,7 @@ def test_the_ttl_that_an_error_advises_works(ttl: int, lead: int, skew: int, sla
         PoolConfig(name="orders", ttl_ms=advised, **settings)
     else:
         # a holder that heard from Redis one heartbeat ago can still be told from a dead one
-        least = config.max_clock_lead_ms + config.redis_skew_ms + slack + config.heartbeat_ms
+        least = config.max_clock_lead_ms + config.failover_slack_ms + config.heartbeat_ms
         assert config.ttl_ms > least
 
 
@@ -139,7 +139,6 @@ def test_every_constant_shows_in_the_signature() -> None:
         {"datacenter": 3},
         {"ttl_ms": 30_001},
         {"max_clock_lead_ms": 1},
-        {"redis_skew_ms": 1},
         {"failover_slack_ms": 1},
         {"durability": "assured"},
         {"durability": "none"},
@@ -151,7 +150,7 @@ def test_every_constant_shows_in_the_signature() -> None:
 def test_a_signature_has_all_constants_in_one_order() -> None:
     assert PoolConfig(name="orders", outage_reserve_ms=0).signature == (
         "format=1 layout=41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000;worker_last=0 datacenter=0 ttl_ms=30000 "
-        "max_clock_lead_ms=2500 redis_skew_ms=2500 failover_slack_ms=0 outage_reserve_ms=0 durability=detect"
+        "max_clock_lead_ms=2500 failover_slack_ms=2500 outage_reserve_ms=0 durability=detect"
     )
 
 

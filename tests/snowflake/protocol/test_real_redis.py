@@ -44,7 +44,7 @@ LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=1
 # over before a test gets bored
 SHORT = PoolConfig(name="short", layout=LAYOUT, ttl_ms=240)
 # survives the restart of a server on a busy machine
-LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=3_000, max_clock_lead_ms=60, redis_skew_ms=60)
+LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=3_000, max_clock_lead_ms=60, failover_slack_ms=60)
 PAIR = replace(LONG, layout=Layout(timestamp_bits=41, backup_bits=1, worker_bits=1, sequence_bits=10))
 # clocks are read before and after a call
 SLACK_MS = 40
@@ -360,7 +360,6 @@ WITH_SITES = replace(
         {"durability": "none"},
         {"ttl_ms": 3_001},
         {"max_clock_lead_ms": 61},
-        {"redis_skew_ms": 59},
         {"failover_slack_ms": 6},
     ],
     ids="-".join,
@@ -455,7 +454,7 @@ SEEN = ("1", "1@", "@1-ab", "1@ab", "1@1", f"{10**14}@1-ab", f"1@{10**14}-ab", "
 _OWN = LONG.signature
 SIGNATURES = (
     "format=2" + _OWN.removeprefix("format=1"),
-    _OWN.replace(" ttl_ms=", " redis_skew_ms=1 ttl_ms="),
+    _OWN.replace(" ttl_ms=", " skew_ms=1 ttl_ms="),
     _OWN.replace(" datacenter=0", ""),
     _OWN.replace("datacenter=0", "datacenter=zero"),
     _OWN.replace("ttl_ms=", "ttl_ms=0 ttl_ms="),

@@ -63,7 +63,7 @@ return transaction(function(pool)
   local claimed = redis.call('HGET', KEYS[1], 't:' .. token_hash)
   local r = claimed and record_of(claimed)
   if r and r.token == token_hash and r.owner == owner and r.incarnation == pool.incarnation and #r.renewal_id == FIRST_DIGITS
-    and r.lease_end > now and not (durability == 'none' and r.lease_end <= now + skew + slack) then
+    and r.lease_end > now and not (durability == 'none' and r.lease_end <= now + slack) then
     r.renewal_id = first_renewal_id
     return grant(pool, claimed, r)
   end

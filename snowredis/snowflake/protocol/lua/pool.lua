@@ -39,15 +39,15 @@
 -- follows from them whenever it is asked for; so a reading that was ahead is replaced.
 
 -- one pattern for all: this runs at every heartbeat. It is also the check of the signature
-local lane_bits, worker_bits, tick, epoch, ttl, lead, skew, slack, outage, durability = string.match(signature,
+local lane_bits, worker_bits, tick, epoch, ttl, lead, slack, outage, durability = string.match(signature,
   '^format=1 layout=%d+/[%w_.:,-]+/(%d)/(%d%d?)/%d+;tick_ms=(%d+);epoch_ms=(%d+);[%w;=_]+ datacenter=%d+ ttl_ms=(%d+) '
-  .. 'max_clock_lead_ms=(%d+) redis_skew_ms=(%d+) failover_slack_ms=(%d+) outage_reserve_ms=(%d+) durability=(%l+)$')
+  .. 'max_clock_lead_ms=(%d+) failover_slack_ms=(%d+) outage_reserve_ms=(%d+) durability=(%l+)$')
 local lane_count, capacity = 2 ^ (lane_bits or 9), 2 ^ (worker_bits or 0)
 tick, epoch, ttl, lead = tonumber(tick) or 0, tonumber(epoch) or 0, tonumber(ttl) or 0, tonumber(lead) or 0
-skew, slack, outage = tonumber(skew) or 0, tonumber(slack) or 0, tonumber(outage) or 0
+slack, outage = tonumber(slack) or 0, tonumber(outage) or 0
 -- times of at most a day, a month for outage lanes
 if #signature > 400 or lane_count > 64 or capacity > 4194304 or math.min(tick, ttl) < 1 or math.max(tick, epoch) > YEAR_5138
-  or math.max(ttl, lead, skew, slack, outage / 31) > 864e5 or (outage > 0 and lane_count < 2)
+  or math.max(ttl, lead, slack, outage / 31) > 864e5 or (outage > 0 and lane_count < 2)
   or (durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none') then bad = bad or 'signature' end
 
 -- The record of a worker id. In Python, snowredis/snowflake/protocol/record.py has the same.
@@ -95,7 +95,7 @@ local function known_incarnation() return seen_incarnation ~= '' and seen_incarn
 -- Step 3, lose: the Redis clock may be behind, too
 local capped, later_clock = math.min(caller_ms, now + lead), math.max(now, caller_ms)
 -- Returns a time at which everything of this *length* has ended that any server of this pool had granted by *at*.
-local function horizon(at, length) return at + skew + length + lead + slack end
+local function horizon(at, length) return at + length + lead + slack end
 -- Returns whether two clocks show a later time: one that is ahead ends nothing.
 local function is_past(time) return time <= math.min(now, caller_ms + lead + ttl) end
 -- Step 3, lose: sets both floors. Nothing begins before the end of the pool before, nor before all that may have been lost
@@ -279,7 +279,7 @@ end
 -- the length at which the stream of events is trimmed
 local MAX_EVENTS = 20000
 -- A lease end that is later was written while the Redis clock was ahead: no server can have granted it by now.
-local latest_end = now + skew + ttl
+local latest_end = now + slack + ttl
 -- Writes which leases ended since the last time, and lowers lease ends that are too late; a claim may come much later. Not
 -- before the floor has passed: until then, leases whose renewals Redis forgot are adopted. Not in an incomplete index. At most
 -- AT_ONCE of them; in a busy pool, not in each script.

@@ -57,14 +57,14 @@ return transaction(function(pool)
     -- step 2, extend: of two clones, the second to renew is refused here
     if not is_next then
       reason = 'copied'
-    elseif durability == 'none' and r.lease_end <= now + skew + slack then
+    elseif durability == 'none' and r.lease_end <= now + slack then
       reason = 'late'
     end
   elseif is_granted_here then
     reason = 'reassigned'
   elseif durability == 'none' then
     reason = 'forgotten'
-  elseif held_until <= later_clock + skew + lead + slack or held_lanes[1] < pool.start then
+  elseif held_until <= later_clock + lead + slack or held_lanes[1] < pool.start then
     -- step 4, adopt: by now, another server may have leased this worker id, which this one cannot know; or it is of a pool
     -- that has ended
     reason = 'too-old'

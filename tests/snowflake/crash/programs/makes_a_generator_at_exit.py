@@ -8,7 +8,7 @@ import snowredis
 from snowredis.core.layout import Layout
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
-POOL: dict[str, Any] = {"pool": "killed", "layout": LAYOUT, "ttl": 3.0, "max_clock_lead": 0.1, "redis_skew": 0.1}
+POOL: dict[str, Any] = {"pool": "killed", "layout": LAYOUT, "ttl": 3.0, "max_clock_lead": 0.1, "failover_slack": 0.1}
 
 
 kept: list[snowredis.SnowflakeGenerator] = []
