@@ -27,8 +27,8 @@ Pair = tuple[str, str | Line]
 _SGR = {"strong": "1", "dim": "2", "good": "32", "note": "36", "warn": "33", "bad": "31"}
 # columns for a name that another program may have chosen
 MAX_FOREIGN = 40
-# a narrower column shows nothing useful
-_MIN_WIDTH = 4
+# a narrower column shows nothing useful; a line that is too long then loses its end
+_MIN_WIDTH = 12
 
 
 def printable(text: str, limit: int | None = None) -> str:

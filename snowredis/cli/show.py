@@ -74,11 +74,13 @@ def table_of(records: Sequence[Any], columns: str, now_ms: int | None = None) ->
     """Return a table of *records*, all of one type; a column that has no value in any of them is left out."""
     heads: list[Column] = []
     cells: list[list[Segment]] = []
+    kind: type = type(records[0]) if records else object
     # column by column, since thousands of leases are shown
     for name in columns.split():
+        field: FieldOfJson | None = None
         if records and "." not in name:
-            field: FieldOfJson | None = named_fields(type(records[0]))[name]
-            get = attrgetter(named_fields(type(records[0]))[name].source)
+            field = named_fields(kind)[name]
+            get = attrgetter(field.source)
             column = [cell(field, get(record), now_ms) for record in records]
         else:
             both = [field_at(record, name) for record in records]

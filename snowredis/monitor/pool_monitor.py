@@ -52,7 +52,7 @@ class Reading:
     @in_json
     def pool(self) -> PoolInfo | None:
         """Settings and counters; null: the pool never could be read."""
-        return self.snapshot and self.snapshot.info
+        return self.snapshot.info if self.snapshot else None
 
     @property
     @in_json

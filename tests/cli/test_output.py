@@ -39,7 +39,7 @@ def test_control_characters_are_shown_as_escapes(text: str, shown: str) -> None:
     assert output.printable(text) == shown
 
 
-@given(st.lists(st.tuples(anything, anything), max_size=6), st.integers(20, 60))
+@given(st.lists(st.tuples(anything, anything), max_size=6), st.integers(30, 60))
 def test_the_lines_of_a_table_stand_below_each_other(rows: list[tuple[str, str]], width: int) -> None:
     columns = [Column("left"), Column("right")]
     cells = [[output.printable(cell) for cell in row] for row in rows]

@@ -53,7 +53,7 @@ LAYOUT = {
 WORKER_POOL = {
     "workers": "(*, alive_only)",
     "info": "()",
-    "events": "(*, newest)",
+    "events": "(*, newest, since)",
     "whois": "(an_id)",
     "create": "(config)",
     "delete": "(*, force)",

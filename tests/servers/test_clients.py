@@ -235,7 +235,7 @@ def test_connect_takes_that_slack_unless_told_otherwise() -> None:
     def slack_of(url: Any, **options: Any) -> int:
         return snowredis.connect(url, **options)._config.failover_slack_ms
 
-    # and a twelfth of the ttl, for clocks that differ
+    # a twelfth of the ttl is for clocks that differ
     assert slack_of("sentinel://a/m") == 17_500
     assert slack_of("sentinel://a/m", failover_slack=0) == 0
     assert slack_of("cluster://b") == 17_500

@@ -184,7 +184,7 @@ def _add_arguments(parser: Parser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from snowredis.monitor.checks import missing_identity
-    from snowredis.snowflake.protocol.open import pool_config
+    from snowredis.snowflake.protocol.open import open_pool
     from snowredis.worker_pool import WorkerPool
 
     name = f"gameday-{secrets.token_hex(4)}"
@@ -200,8 +200,8 @@ def _run(args: argparse.Namespace) -> int:
         canary = Canary(pool)
         fleet = Fleet(Path(directory), args.url, name, ttl_s, durability, "ignore", _RATE)
         try:
-            constants = {"pool": name, "ttl": ttl_s, "durability": durability, "failover_slack": slack_s + ttl_s / 12}
-            pool.create(pool_config(constants))
+            server: Any = pool.server
+            pool.create(open_pool(server, {"pool": name, "ttl": ttl_s, "durability": durability})[1])
             began = pool.info()
             canary.start()
             for _ in range(args.workers):
