@@ -32,8 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from snowredis.cli.exit_codes import interrupted_by_signals
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import MARK, checksum
-from snowredis.merge.databases import Progress, open_database
+from snowredis.merge.databases import MARK, Progress, checksum, open_database
 from snowredis.merge.dialects import transaction
 from snowredis.merge.run import merge
 from tests.merge import game

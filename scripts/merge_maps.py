@@ -26,8 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from snowredis.merge.catalog import TableColumn, Tables, checksum, parents_first
-from snowredis.merge.databases import Progress, open_database
+from snowredis.merge.databases import Progress, TableColumn, Tables, checksum, open_database, parents_first
 from snowredis.merge.dialects import transaction, two_databases
 from snowredis.merge.draft import Draft
 from snowredis.merge.evidence import Evidence

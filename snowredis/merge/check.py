@@ -1,4 +1,4 @@
-"""`snowredis merge check`: which ids of several files and tables are repeated, which cannot be right, which will clash.
+"""`snowredis merge check`: which ids of several files and tables are repeated, and which cannot be right.
 
 sources.py says where ids are, and reads them into the workspace, where this file finds those that are there twice.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from snowredis.cli.output import Column, Line, advised, printable, table, time_of
+from snowredis.cli.output import Line, printable, time_of, wrapped
 from snowredis.core.as_json import IdNumber, NowMs, TimeMs, in_json
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_text
@@ -61,7 +61,6 @@ class SourceSummary:
         rows: how many values, NULL included.
         ids: how many of them are whole numbers of 64 bits.
         first_ms, last_ms: time of the first and last plausible id, Unix ms; None if there is none.
-        workers: how many pairs of datacenter and worker made its plausible ids.
     """
 
     name: str
@@ -70,7 +69,6 @@ class SourceSummary:
     ids: int
     first_ms: TimeMs | None
     last_ms: TimeMs | None
-    workers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +82,6 @@ class DuplicatesIn:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedWorkers:
-    """Worker ids of one datacenter that made ids in two sources, so that their next ids can be equal.
-
-    Attributes:
-        workers: how many, from *first* to *last*.
-    """
-
-    sources: tuple[str, str]
-    datacenter: int
-    workers: int
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
 class CheckResult:
     """Result of a check.
 
@@ -107,7 +90,6 @@ class CheckResult:
         sources: what was read.
         duplicates: repeated ids by the sources that have them, the most first.
         problems: values that are not ids, or that cannot be right.
-        shared_workers: pairs of sources whose next ids can clash.
         now_ms: when the check was made, Unix ms: later times are in the future.
     """
 
@@ -115,7 +97,6 @@ class CheckResult:
     sources: list[SourceSummary]
     duplicates: list[DuplicatesIn]
     problems: list[Problem]
-    shared_workers: list[SharedWorkers]
     now_ms: NowMs
 
     @property
@@ -176,51 +157,36 @@ def check_sources(
             _summaries(workspace, sources, layout),
             _duplicates(workspace, sources),
             list(_problems(workspace, sources, layout)),
-            _shared_workers(workspace, sources),
             now_ms,
         )
 
 
 def _make_groups(workspace: Workspace, layout: Layout, now_ms: int) -> None:
-    """Make the table ``groups``: ids by source, kind of problem, datacenter and worker; a plausible id has no kind."""
+    """Make the table ``groups``: ids by source and kind of problem; a plausible id has no kind."""
     earliest_ms = layout.epoch_ms + _COUNTER_MS
     first, future = layout.id_range(earliest_ms, max(now_ms + _CLOCKS_DIFFER_MS, earliest_ms))
     kind = (
         f"CASE WHEN id IS NULL THEN '{ProblemKind.NO_NUMBER}' WHEN id < 0 OR id >= {future} THEN "
-        f"'{ProblemKind.OTHER_LAYOUT}' WHEN id < {first} THEN '{ProblemKind.COUNTER}' ELSE '' END"
-    )
-    # an id that is not plausible is counted for no worker
-    fields = ", ".join(
-        f"CASE WHEN kind = '' THEN {_field(layout, name)} ELSE 0 END AS {name}" for name in ("datacenter", "worker")
+        f"'{ProblemKind.OTHER_LAYOUT}' WHEN id < {first} THEN '{ProblemKind.COUNTER}' ELSE '' END AS kind"
     )
     ends = "min(id) AS lowest, max(id) AS highest, min(rejected) AS one_text, max(rejected) AS other_text"
     workspace.rows(
-        f"CREATE TABLE groups AS SELECT source, kind, {fields}, count(*) AS ids, {ends} "
-        f"FROM (SELECT *, {kind} AS kind FROM ids) GROUP BY ALL"
+        f"CREATE TABLE groups AS SELECT source, {kind}, count(*)::BIGINT AS ids, {ends} FROM ids GROUP BY ALL"
     )
-
-
-def _field(layout: Layout, name: str, an_id: str = "id") -> str:
-    """Return the expression for a field of the ids in a column."""
-    bits = getattr(layout, f"{name}_bits")
-    return f"({an_id} >> {getattr(layout, f'{name}_shift')} & {(1 << bits) - 1})" if bits else "0"
 
 
 def _summaries(workspace: Workspace, sources: Sequence[Source], layout: Layout) -> list[SourceSummary]:
-    first_ms, last_ms = (
-        f"{end} FILTER (kind = '')".format(f"{_field(layout, 'timestamp', column)} * {layout.tick_ms}")
-        for end, column in (("min({})", "lowest"), ("max({})", "highest"))
-    )
     query = (
-        f"SELECT source, sum(ids), coalesce(sum(ids) FILTER (kind <> '{ProblemKind.NO_NUMBER}'), 0), "
-        f"{first_ms} + {layout.epoch_ms}, {last_ms} + {layout.epoch_ms}, count(*) FILTER (kind = '') "
-        "FROM groups GROUP BY source"
+        f"SELECT source, sum(ids), sum(ids) FILTER (kind <> '{ProblemKind.NO_NUMBER}'), "
+        "min(lowest) FILTER (kind = ''), max(highest) FILTER (kind = '') FROM groups GROUP BY source"
     )
     found = {number: values for number, *values in workspace.rows(query)}
-    return [
-        SourceSummary(source.name, source.shown, *found.get(number, (0, 0, None, None, 0)))
-        for number, source in enumerate(sources)
-    ]
+    summaries = []
+    for number, source in enumerate(sources):
+        rows, ids, *ends = found.get(number, (0, 0, None, None))
+        times = [None if an_id is None else layout.decode(an_id).timestamp_ms for an_id in ends]
+        summaries.append(SourceSummary(source.name, source.shown, int(rows), int(ids or 0), *times))
+    return summaries
 
 
 def _duplicates(workspace: Workspace, sources: Sequence[Source]) -> list[DuplicatesIn]:
@@ -229,14 +195,6 @@ def _duplicates(workspace: Workspace, sources: Sequence[Source]) -> list[Duplica
         "sum(times) AS times FROM duplicates GROUP BY id) GROUP BY sources ORDER BY 2 DESC, sources"
     )
     return [DuplicatesIn(tuple(sources[number].name for number in numbers), *rest) for numbers, *rest in rows]
-
-
-def _shared_workers(workspace: Workspace, sources: Sequence[Source]) -> list[SharedWorkers]:
-    rows = workspace.rows(
-        "SELECT one.source, other.source, datacenter, count(*), min(worker), max(worker) FROM groups one JOIN groups "
-        "other USING (kind, datacenter, worker) WHERE kind = '' AND one.source < other.source GROUP BY ALL ORDER BY ALL"
-    )
-    return [SharedWorkers((sources[one].name, sources[other].name), *rest) for one, other, *rest in rows]
 
 
 def _problems(workspace: Workspace, sources: Sequence[Source], layout: Layout) -> Iterator[Problem]:
@@ -252,8 +210,8 @@ def _problems(workspace: Workspace, sources: Sequence[Source], layout: Layout) -
         ProblemKind.NO_IDS: "there are no ids in it. See whether it is the right one",
     }
     rows = workspace.rows(
-        "SELECT source, kind, sum(ids)::BIGINT, list_distinct([coalesce(min(one_text), min(lowest)::VARCHAR), "
-        "coalesce(max(other_text), max(highest)::VARCHAR)]) FROM groups GROUP BY source, kind ORDER BY source, kind"
+        "SELECT source, kind, ids, list_distinct([coalesce(one_text, lowest::VARCHAR), "
+        "coalesce(other_text, highest::VARCHAR)]) FROM groups ORDER BY source, kind"
     )
     for number, source in enumerate(sources):
         mine = [row for row in rows if row[0] == number]
@@ -273,82 +231,45 @@ def export_duplicates(workspace: Workspace, sources: Sequence[Source], path: Pat
 
 # --- the result in a terminal: names of sources and values of columns are untrusted -------------------------
 
-# rows of a table in a terminal
+# sets of sources that are shown
 _MAX_ROWS = 10
-_MAX_CELL = 80
-_ADVICE_REPEATED = (
+_STYLES = {"error": "bad", "warning": "warn", "ok": "good"}
+_ADVICE = (
     "Copy no rows by hand: snowredis merge draft and run give those of one database new ids. --duplicates writes all "
     "of these ids to a file."
-)
-_ADVICE_SHARED = (
-    "If both go on making ids, give each its own datacenter or its own pool before they are merged, or let one of them "
-    "end."
 )
 
 
 def as_lines(result: CheckResult) -> Iterator[Line]:
     """Yield the whole report."""
-    summaries = [
-        [source.name, f"{source.ids:,}", f"{source.workers:,}"]
-        + ["-" if ms is None else time_of(ms) for ms in (source.first_ms, source.last_ms)]
-        + [source.location]
-        for source in result.sources
-    ]
-    yield from _table(("SOURCE", "IDS", "WORKERS", "FIRST", "LAST", "READ FROM"), summaries)
-    severity, text = _verdict(result)
-    yield []
-    yield from advised(_head(severity), text, _ADVICE_REPEATED if result.repeated_ids else "", "strong")
-    if result.duplicates:
-        rows = [
-            [" and ".join(part.sources) if part.sources[1:] else f"{part.sources[0]} alone"]
-            + [f"{part.ids:,}", f"{part.rows:,}", f"{part.smallest}"]
-            for part in result.duplicates
-        ]
-        yield []
-        yield from _table(("REPEATED IN", "IDS", "ROWS", "SMALLEST"), rows)
-    for severity, text, advice in _notices(result):
-        yield []
-        yield from advised(_head(severity), printable(text), advice)
+    for word, text in _report(result):
+        yield from wrapped([(f"{word:<8}", _STYLES.get(word, "dim"))], printable(text))
 
 
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Line]:
-    """Yield a table of the most important rows, which come first."""
-    columns = [Column(title, right=title in ("IDS", "WORKERS", "ROWS")) for title in titles]
-    yield from table(columns, [[printable(cell, _MAX_CELL) for cell in row] for row in rows[:_MAX_ROWS]])
-    if len(rows) > _MAX_ROWS:
-        yield [(f"and {len(rows) - _MAX_ROWS:,} more, see --json", "dim")]
-
-
-def _head(severity: str) -> Line:
-    return [(f"{severity:<8}", {"error": "bad", "warning": "warn", "ok": "good"}[severity])]
-
-
-def _verdict(result: CheckResult) -> tuple[str, str]:
-    """Return the severity, ``error``, ``warning`` or ``ok``, and one sentence."""
-    compared = f"among {result.ids:,} in {_count(len(result.sources), 'source')}"
+def _report(result: CheckResult) -> Iterator[tuple[str, str]]:
+    """Yield what was found, each with the word before it."""
+    among = f"among {result.ids:,} in {_count(len(result.sources), 'source')}"
     if result.repeated_ids:
         ids = "1 id is" if result.repeated_ids == 1 else f"{result.repeated_ids:,} ids are"
-        return "error", f"{ids} used by more than one row: {result.repeated_rows:,} rows, {compared}."
-    none = f"No id is used by more than one row {compared}"
-    if result.has_errors:
-        return "error", f"{none}, but some values cannot be right."
-    if result.shared_workers or result.problems:
-        return "warning", f"{none}; see the warnings."
-    return "ok", f"{none}."
-
-
-def _notices(result: CheckResult) -> Iterator[tuple[str, str, str]]:
-    """Yield severity, text and advice for values that cannot be right, and for worker ids that are shared."""
+        yield "error", f"{ids} used by more than one row: {result.repeated_rows:,} rows, {among}. {_ADVICE}"
+    elif result.problems:
+        word, which = ("error", "some values cannot be right") if result.has_errors else ("warning", "see below")
+        yield word, f"No id is used by more than one row {among}, but {which}."
+    else:
+        yield "ok", f"No id is used by more than one row {among}."
+    for part in result.duplicates[:_MAX_ROWS]:
+        where = " and ".join(part.sources) if part.sources[1:] else f"{part.sources[0]} alone"
+        yield "twice", f"in {where}: {_count(part.ids, 'id')} in {part.rows:,} rows; the smallest is {part.smallest}"
+    if more := len(result.duplicates[_MAX_ROWS:]):
+        yield "twice", f"in {more:,} more sets of sources, see --json"
     for problem in result.problems:
         count = f"{_count(problem.count, 'value')} " if problem.count else ""
         examples = f" For example {', '.join(text[:60] for text in problem.examples)}." if problem.examples else ""
-        yield "error" if problem.is_error else "warning", f"{problem.source}: {count}{problem.text}.{examples}", ""
-    for shared in result.shared_workers:
-        ranges = f"{shared.first}" if shared.workers == 1 else f"from {shared.first} to {shared.last}"
-        where = f" in datacenter {shared.datacenter}" if shared.datacenter else ""
-        noun = "worker id is" if shared.workers == 1 else "worker ids are"
-        text = f"{' and '.join(shared.sources)}: {shared.workers:,} {noun} used by both{where}, {ranges}"
-        yield "warning", f"{text}. Their next ids can be equal.", _ADVICE_SHARED
+        yield "error" if problem.is_error else "warning", f"{problem.source}: {count}{problem.text}.{examples}"
+    for source in result.sources:
+        times = [time_of(each) for each in (source.first_ms, source.last_ms) if each is not None]
+        made = f", made {' to '.join(times)}" if times else ""
+        yield "read", f"{source.name}: {_count(source.ids, 'id')}{made}, from {source.location}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
 from snowredis.cli.options import Command, Parser
-from snowredis.cli.output import Line, print_json, printable, wrapped, write
+from snowredis.cli.output import print_json, printable, wrapped, write
 from snowredis.core.presets import resolve_layout
 from snowredis.merge import MergeError
 from snowredis.merge.proof import PROOF
@@ -96,39 +96,37 @@ def _run(args: argparse.Namespace) -> int:
         for text in error.findings:
             print(printable(text))
         raise CommandError(ExitCode.MERGE_REFUSED, error.message) if error.findings else error from None
-    write(_lines_of(result, pairs, dry_run=args.dry_run))
+    for word, style, text in _report(result, pairs, dry_run=args.dry_run):
+        write(wrapped([(f"{word}: ", style)], printable(text)))
     return ExitCode.OK
 
 
-def _lines_of(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[Line]:
-    """Yield what a merge did, for a person."""
+def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield what a merge did: a word, its style and a text."""
     from snowredis.merge.evidence import LOOKED
 
-    done = ("would be merged", "warn") if dry_run else ("merged", "good")
-    yield from wrapped(
-        [done, (": ", "")],
-        f"{result.rows:,} rows of {result.tables} tables, each as the map says. The rows that were there are "
-        "unchanged, and foreign keys hold",
-    )
-    yield from wrapped([("ids: ", "dim")], f"new id = old id + {result.offset:,}, also outside of the database")
+    word, style = ("would be merged", "warn") if dry_run else ("merged", "good")
+    done = f"{result.rows:,} rows of {result.tables} tables, each as the map says"
+    yield word, style, f"{done}. The rows that were there are unchanged, and foreign keys hold"
+    yield "ids", "dim", f"new id = old id + {result.offset:,}, also outside of the database"
     for group, offset in result.offsets.items():
         if group:
-            yield from wrapped([("ids: ", "dim")], f"of own = {printable(group)}: old id + {offset:,}")
+            yield "ids", "dim", f"of own = {group}: old id + {offset:,}"
     if result.changed:
-        text = f"{result.changed:,} values are others: {'see a run without --dry-run' if dry_run else pairs}"
-        yield from wrapped([("pairs: ", "dim")], printable(text))
+        where = "see a run without --dry-run" if dry_run else str(pairs)
+        yield "pairs", "dim", f"{result.changed:,} values are others: {where}"
     left, column = result.merges_left
     if column:
         text = f"{'more than ' * (left >= 99)}{left} more databases of this size fit; {column} is full first"
-        yield from wrapped([("room: ", "dim")], printable(text))
+        yield "room", "dim", text
     for name, (rows, others) in result.away.items():
         text = f"{rows:,} rows of {name}, which the first database has; {others:,} of them differ in other columns"
-        yield from wrapped([("stayed away: ", "warn" if others else "dim")], printable(text))
+        yield "stayed away", "warn" if others else "dim", text
     for doubt in result.doubts:
-        yield from wrapped([("look again: ", "warn")], printable(f"[{doubt.table}] {doubt.text}"))
+        yield "look again", "warn", f"[{doubt.table}] {doubt.text}"
     if result.partly:
         text = f"{LOOKED:,} rows at most of {', '.join(result.partly)}: all over a key of integers, else the first rows"
-        yield from wrapped([("looked at: ", "dim")], printable(f"{text}. A draft looks at all rows"))
+        yield "looked at", "dim", f"{text}. A draft looks at all rows"
 
 
 # --- the groups ------------------------------------------------------------------------------------------
@@ -195,5 +193,5 @@ MIGRATE = Command(
     "migrate",
     "prove that new ids never equal those that a column has",
     "",
-    commands=[_needing_extra(PROOF)],
+    commands=[PROOF],
 )

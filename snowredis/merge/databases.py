@@ -1,23 +1,29 @@
-"""Engines of databases by their URL, the errors of drivers, and the progress of what takes time."""
+"""Engines of databases by their URL, the errors of drivers, what a database says of its tables, and progress.
+
+Tables, keys and counters are made of the rows of the queries in sql/, which have the same columns for every kind of
+database. No row of a table is read here.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import re
 import shutil
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Literal, Self
 from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from snowredis.cli.output import fitted, is_terminal, printable
-from snowredis.core.values import duration
 from snowredis.errors import shown
 from snowredis.merge import MergeError, unreadable
 
@@ -123,6 +129,236 @@ def database_errors(engine: sa.Engine, changed: str = "") -> Iterator[None]:
         ) from error
 
 
+# --- what a database says of its tables ------------------------------------------------------------------
+
+Kind = Literal["int", "text", "bytes", "float", "json", "array", "other"]
+# the one table that a merge adds to the first database, and that of an older form of this tool
+MARK, OLD_MAP = "snowredis_merge", "snowredis_merge_map"
+# words at the top of a map; a table of such a name has a dot before it there
+HEAD = ("application", "reviewed", "schema")
+# the column that a table of SQLite without an INTEGER PRIMARY KEY has, too
+ROWID = "rowid"
+_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
+_DIGITS = re.compile(r"(?:decimal|numeric)(?:\((\d+)(?:,0)?\))?")
+_KINDS: tuple[tuple[Kind, str], ...] = (
+    ("array", r".*\[\]"),
+    ("json", "jsonb?"),
+    ("float", "float.*|double.*|real"),
+    ("text", ".*char.*|.*text.*|enum.*|set.*|clob"),
+    ("bytes", ".*blob|.*binary.*|bytea|bit.*"),
+)
+# in SQLite, a type only says what a value is converted to
+_AFFINITIES: tuple[tuple[Kind, str], ...] = (
+    ("int", ".*int.*"),
+    ("text", ".*(char|clob|text).*"),
+    ("bytes", ".*blob.*|"),
+    ("float", ".*(real|floa|doub).*"),
+)
+# the width at which a client shows a number says nothing, and not every version has it
+_WIDTH = re.compile(r"\b((?:tiny|small|medium|big)?int)\(\d+\)", re.IGNORECASE)
+_MAX = (1 << 63) - 1
+
+
+@dataclass
+class TableColumn:
+    """A column.
+
+    Attributes:
+        type: as the database writes it.
+        description: type, NOT NULL, collation and more: what must be the same in both databases.
+        kind: what its values are to a merge.
+        limit: the greatest number that fits, of integers.
+        is_generated: the database computes it.
+        is_counter: the database numbers it.
+    """
+
+    name: str
+    type: str
+    description: str
+    kind: Kind
+    limit: int
+    is_generated: bool = False
+    is_counter: bool = False
+    collation: str | None = None
+
+
+@dataclass
+class ForeignKey:
+    """A foreign key between two tables, which are named as in a map.
+
+    Attributes:
+        timing: PostgreSQL: its table and name, and when it is checked, divided by a bar.
+    """
+
+    columns: list[str]
+    parent: str
+    parents: list[str]
+    timing: str = ""
+
+    def target(self, column: str) -> str:
+        """Return the column of the parent that one of its columns leads to."""
+        return self.parents[self.columns.index(column)]
+
+
+@dataclass
+class Table:
+    """A table.
+
+    Attributes:
+        name: as a map names it: with its schema, unless that is the default one.
+        sql: its quoted name.
+        refusals: why its rows cannot be copied, each with what to do.
+        refusals_as_first: why the first database cannot hold rows of it in one transaction.
+        primary: columns of its primary key.
+        uniques: columns of each of its unique keys.
+        triggers: their names, with PostgreSQL's mode and table, or the SQL that makes them again.
+    """
+
+    name: str
+    sql: str
+    refusals: list[str] = field(default_factory=list)
+    refusals_as_first: list[str] = field(default_factory=list)
+    columns: dict[str, TableColumn] = field(default_factory=dict)
+    primary: list[str] = field(default_factory=list)
+    uniques: list[list[str]] = field(default_factory=list)
+    foreign_keys: list[ForeignKey] = field(default_factory=list)
+    triggers: list[tuple[str, str, str]] = field(default_factory=list)
+
+    @property
+    def written(self) -> list[TableColumn]:
+        """The columns that a map declares: all but those that the database computes, and the rowid."""
+        return [column for column in self.columns.values() if not column.is_generated and column.name != ROWID]
+
+
+Tables = dict[str, Table]
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A sequence, an AUTO_INCREMENT or an AUTOINCREMENT.
+
+    Attributes:
+        table, column: that it numbers; None: a sequence that no column uses.
+        name: of a sequence.
+        last: the greatest number that it gave.
+    """
+
+    table: str | None
+    column: str | None
+    name: str | None
+    last: int
+
+
+# runs a query of the catalog by its name
+Query = Callable[[str], list[Any]]
+
+
+def read_tables(query: Query, *, is_sqlite: bool) -> Tables:
+    """Return all tables, but those of this tool."""
+    tables = Tables()
+    for row in query("tables"):
+        if not row.tab.startswith(MARK):
+            name = _name(row.schema_name, row.tab)
+            tables[name] = Table(name, row.sql, [row.refused] * bool(row.refused), [row.refusal] * bool(row.refusal))
+
+    def known(name: str) -> Iterator[tuple[Table, Any]]:
+        """Yield the rows of a query that are about one of the tables."""
+        rows = ((tables.get(_name(row.schema_name, row.tab)), row) for row in query(name))
+        yield from ((table, row) for table, row in rows if table)
+
+    for table, row in known("columns"):
+        table.refusals += [f"{row.col} {row.refusal}"] * bool(row.refusal)
+        type_, description = (_WIDTH.sub(r"\1", text) for text in (row.type, row.description))
+        kind, limit = _kind_of(row.type.lower(), is_sqlite=is_sqlite)
+        is_generated, is_counter = bool(row.is_generated), bool(row.is_counter)
+        table.columns[row.col] = TableColumn(
+            row.col, type_, description, kind, limit, is_generated, is_counter, row.collation
+        )
+    keys: dict[tuple[str, str], list[str]] = {}
+    for table, row in known("keys"):
+        keys.setdefault((table.name, row.name), []).append(row.col)
+        table.primary += [row.col] * bool(row.is_primary)
+    for (name, _), columns in keys.items():
+        if columns not in tables[name].uniques:
+            tables[name].uniques.append(columns)
+    _read_foreign_keys(tables, known("foreign_keys"))
+    for table, row in known("triggers"):
+        table.triggers.append((row.name, row.mode, row.definition))
+    return tables
+
+
+def _name(schema: str | None, table: str) -> str:
+    return f"{schema}.{table}" if schema else f".{table}" if table in HEAD else table
+
+
+def _read_foreign_keys(tables: Tables, rows: Iterator[tuple[Table, Any]]) -> None:
+    found: dict[tuple[str, str], ForeignKey] = {}
+    for table, row in rows:
+        parent = _name(row.parent_schema, row.parent)
+        if parent in tables:
+            key = found.setdefault((table.name, row.name), ForeignKey([], parent, [], row.timing))
+            if not key.columns:
+                table.foreign_keys.append(key)
+            key.columns.append(row.col)
+            names = {name.lower(): name for name in tables[parent].columns}
+            key.parents.append(names.get(row.parent_col.lower(), row.parent_col))
+
+
+def read_counters(query: Query, tables: Tables) -> list[Counter]:
+    """Return the counters of these tables, and those of no table."""
+    found = ((_name(row.schema_name, row.tab) if row.tab else None, row) for row in query("counters"))
+    return [
+        Counter(name, row.col, row.name, int(row.last or 0)) for name, row in found if name is None or name in tables
+    ]
+
+
+def _kind_of(type_: str, *, is_sqlite: bool) -> tuple[Kind, int]:
+    """Return what values of a type are to a merge, and the greatest number that fits."""
+    if is_sqlite:
+        return next((kind for kind, pattern in _AFFINITIES if re.fullmatch(pattern, type_)), "other"), _MAX
+    base = re.sub(r"\(\d+\)|unsigned|zerofill|signed", "", type_).strip()
+    if base in _BITS:
+        return "int", min(_MAX, (1 << (_BITS[base] - ("unsigned" not in type_))) - 1)
+    if match := _DIGITS.fullmatch(type_.replace(" unsigned", "")):
+        return "int", min(_MAX, 10 ** int(match[1]) - 1) if match[1] else _MAX
+    length = re.search(r"\((\d+)\)", type_)
+    limit = min(_MAX, 10 ** min(int(length[1]), 20) - 1) if length else _MAX
+    return next((kind for kind, pattern in _KINDS if re.fullmatch(pattern, type_)), "other"), limit
+
+
+# --- comparing -------------------------------------------------------------------------------------------
+
+
+def checksum(tables: Tables) -> str:
+    """Return a hash of the names and types of all columns."""
+    described = {name: [(c.name, c.type) for c in table.written] for name, table in tables.items()}
+    return hashlib.blake2b(json.dumps(described, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def difference(first: Table | None, second: Table | None) -> str:
+    """Return how a table differs in two databases; empty: it does not."""
+    if first is None or second is None:
+        return f"is only in the {'second' if first is None else 'first'} database"
+    mine, its = ({c.name: c.description for c in table.columns.values()} for table in (first, second))
+    names = [each for each in {**mine, **its} if mine.get(each) != its.get(each)]
+    shown = (f"{each} is {mine.get(each, 'missing')} and {its.get(each, 'missing')}" for each in names[:5])
+    return f"differs between the first and the second database: {', '.join(shown)}" if names else ""
+
+
+def parents_first(tables: Mapping[str, Table], names: list[str]) -> tuple[list[str], list[str]]:
+    """Return tables in an order in which parents come first, and how the foreign keys of circles are named."""
+    left, ordered, late = list(names), list[str](), list[str]()
+    while left:
+        missing = {n: [k for k in tables[n].foreign_keys if k.parent in left and k.parent != n] for n in left}
+        free = [name for name in left if not missing[name]] or [min(left, key=lambda name: len(missing[name]))]
+        late += [key.timing for name in free for key in missing[name] if key.timing]
+        ordered += free
+        left = [name for name in left if name not in free]
+    return ordered, late
+
+
+# --- progress --------------------------------------------------------------------------------------------
+
 # seconds between two drawings
 _DRAWN_S = 0.1
 
@@ -132,8 +368,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._is_shown = is_terminal(sys.stderr)
-        self._text, self._total, self._done = "", 0.0, 0.0
-        self._began_s = self._drawn_s = 0.0
+        self._text, self._total, self._done, self._drawn_s = "", 0.0, 0.0, 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +379,6 @@ class Progress:
     def start(self, text: str, total: float = 0) -> None:
         """Begin a phase; *total*: of what add() counts, 0 if it is unknown."""
         self._text, self._total, self._done = text, total, 0.0
-        self._began_s = time.monotonic()
         self.show()
 
     def add(self, done: float) -> None:
@@ -157,13 +391,9 @@ class Progress:
         now_s = time.monotonic()
         if not self._is_shown or now_s - self._drawn_s < _DRAWN_S:
             return
-        self._drawn_s, text, elapsed_s = now_s, self._text, now_s - self._began_s
-        if self._total:
-            text = f"{text} {min(self._done / self._total, 1):4.0%}"
-        if self._done and elapsed_s > 1:
-            left_s = max(0.0, self._total - self._done) / self._done * elapsed_s
-            text = f"{text}, about {duration(left_s * 1000)} left"
-        line = fitted(printable(text), shutil.get_terminal_size().columns - 1)
+        self._drawn_s = now_s
+        share = f" {min(self._done / self._total, 1):4.0%}" if self._total else ""
+        line = fitted(printable(f"{self._text}{share}"), shutil.get_terminal_size().columns - 1)
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:

@@ -21,8 +21,19 @@ from typing import Any
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import OLD_MAP, Counter, Table, TableColumn, Tables, read_counters, read_tables
-from snowredis.merge.databases import database_errors, open_database, text_literal, url_of
+from snowredis.merge.databases import (
+    OLD_MAP,
+    Counter,
+    Table,
+    TableColumn,
+    Tables,
+    database_errors,
+    open_database,
+    read_counters,
+    read_tables,
+    text_literal,
+    url_of,
+)
 
 # how long a statement waits for a lock of another session before it gives up
 LOCK_WAIT_S = 15

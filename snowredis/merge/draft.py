@@ -6,18 +6,17 @@ The same guesses, compared with a finished map, say where the evidence speaks ag
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 from snowredis.errors import shown
-from snowredis.merge.catalog import ROWID, Table, TableColumn, checksum
+from snowredis.merge.databases import ROWID, Table, TableColumn, checksum
 from snowredis.merge.evidence import (
     Evidence,
     Lead,
-    Two,
-    Where,
     is_named_like_a_list,
     is_named_like_an_amount,
     is_named_like_an_id,
@@ -78,136 +77,146 @@ class _Tables:
     alike: set[str] = field(default_factory=set)
 
 
-class Judge:
-    def __init__(self, evidence: Evidence, tables: _Tables) -> None:
-        self.evidence, self.tables = evidence, tables
-        self.catalog = evidence.tables
-        self._names = {column.lower() for _, column in evidence.ids} - {"id", ROWID}
+class Case:
+    """A column that is judged: the first of its detectors that has a guess decides.
 
-    def guess(self, table: Table, column: TableColumn) -> Guess:
-        """Return what a column seems to be."""
-        where, sets = (table.name, column.name), self.evidence.numbers(table.name, column.name)
-        if column.name == ROWID:
-            return self._rowid(where)
-        for key in table.foreign_keys:
-            if column.name in key.columns:
-                return self._by_catalog(column, key.parent, key.target(column.name))
-        if table.name in self.tables.same:
-            return Guess("keep")
-        if column.kind in ("text", "bytes", "json", "array"):
-            return self._inside(where, column, sets)
-        is_counted = column.is_counter or table.primary == [column.name]
-        if column.kind not in ("int", "other") or (table.name in self.tables.fixed and is_counted):
-            return Guess("keep")
-        if self._is_line_number(table, column):
-            return Guess("keep", "a number within its parent: 0 is among them")
-        if any(each.are_of_a_layout for each in self.evidence.ids.get(where, ())):
-            return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
-        if column.is_counter or self.tables.matched.get(table.name, ("",))[0] == column.name:
-            more = ", inside of a key" if len(table.primary) > 1 else ""
-            return Guess("id", f"counted{more}", is_strong=True)
-        if not any(sets):
-            return Guess("none" if self._is_like_an_id(column.name) else "keep")
-        return self._number(table, column, sets)
+    Attributes:
+        is_key: it is called as a column that numbers rows.
+        is_named: it is called as an id.
+        size: how many different numbers it has.
+    """
 
-    def _is_like_an_id(self, name: str) -> bool:
-        return name.lower() in self._names or is_named_like_an_id(name)
+    def __init__(self, evidence: Evidence, tables: _Tables, table: Table, column: TableColumn) -> None:
+        self.evidence, self.tables, self.table, self.column = evidence, tables, table, column
+        self.name, self.where = column.name, (table.name, column.name)
+        self.sets = evidence.numbers[self.where]
+        self.size = max(map(len, self.sets))
+        self.is_key = self.name.lower() in {name.lower() for _, name in evidence.ids} - {"id", ROWID}
+        self.is_named = self.is_key or is_named_like_an_id(self.name)
+        self.is_listed = is_named_like_a_list(self.name)
 
-    def _rowid(self, where: Where) -> Guess:
-        for name, table in self.catalog.items() if where[0] not in self.tables.fixed else ():
+    def guess(self) -> Guess:
+        """Return what the column seems to be."""
+        found = (detector(self) for detector in _DETECTORS)
+        return next((guess for guess in found if guess), Guess("keep"))
+
+    # --- what the catalog says ---------------------------------------------------------------------
+
+    def of_the_catalog(self) -> Guess | None:
+        """Judge a rowid, and both ends of foreign keys."""
+        if self.name == ROWID:
+            return self._rowid()
+        for key in self.table.foreign_keys:
+            if self.name in key.columns:
+                return self._foreign_key(key.parent, key.target(self.name))
+        return Guess("keep") if self.table.name in self.tables.same else None
+
+    def _rowid(self) -> Guess:
+        for name, table in self.evidence.tables.items() if self.table.name not in self.tables.fixed else ():
             for column in table.columns.values():
                 if column.kind == "int" and column.name != ROWID and (name, column.name) not in self.evidence.ids:
-                    leads = self.evidence.leads(self.evidence.numbers(name, column.name), column.name)
-                    if leads and leads[0].where == where:
+                    leads = self.evidence.leads(self.evidence.numbers[name, column.name], column.name)
+                    if leads and leads[0].where == self.where:
                         return Guess("id", f"the rowid of SQLite: {name}.{column.name} leads to it")
         return Guess("")
 
-    def _by_catalog(self, column: TableColumn, parent: str, target: str) -> Guess:
+    def _foreign_key(self, parent: str, target: str) -> Guess:
         if self.tables.matched.get(parent, ("",))[0] == target:
             return Guess("of", f"foreign key to {parent}", parent, is_strong=True)
         if parent in self.tables.fixed:
             return Guess("keep", f"foreign key to {parent}, whose ids stay")
-        moves = column.kind == "int" and self._moves(parent, target)
+        moves = self.column.kind == "int" and self._moves(parent, target)
         return Guess("id" if moves else "keep", f"foreign key to {parent}" if moves else "", is_strong=moves)
 
     def _moves(self, parent: str, target: str) -> bool:
         """Return whether the column that a foreign key leads to moves, over any number of steps."""
-        seen = {(parent, target)}
+        seen, tables = {(parent, target)}, self.evidence.tables
         while parent not in self.tables.fixed:
-            keys = (k for k in self.catalog[parent].foreign_keys if target in k.columns and k.parent != parent)
+            keys = (k for k in tables[parent].foreign_keys if target in k.columns and k.parent != parent)
             key = next(keys, None)
             if key is None or (key.parent, target) in seen:
-                return self.catalog[parent].columns[target].kind == "int"
+                return tables[parent].columns[target].kind == "int"
             parent, target = key.parent, key.target(target)
             seen.add((parent, target))
         return False
 
-    def _inside(self, where: Where, column: TableColumn, sets: Two) -> Guess:
+    # --- ids inside of values ----------------------------------------------------------------------
+
+    def inside(self) -> Guess | None:
         """Judge a column of texts, bytes, JSON or an array."""
-        values = [value for sample in self.evidence.samples[where[0]] for value in sample.values(column.name)]
+        if self.column.kind not in ("text", "bytes", "json", "array"):
+            return None
+        values = [value for sample in self.evidence.samples[self.table.name] for value in sample.values(self.name)]
         are_digits = all(
-            value is None or not str(value) or (isinstance(value, str) and value.isdigit()) for value in values
+            value is None or value == "" or (isinstance(value, str) and value.isdigit()) for value in values
         )
-        if are_digits and max(map(len, sets)) >= 5:
-            is_named = is_named_like_an_id(column.name)
-            for lead in self.evidence.leads(sets, column.name, where):
+        if are_digits and self.size >= 5:
+            is_named = is_named_like_an_id(self.name)
+            for lead in self.evidence.leads(self.sets, self.name, self.where):
                 if is_named and lead.near and lead.fills and lead.where[0] not in self.tables.fixed:
                     return Guess("id", f"digits: ids of {lead}")
                 if is_named or lead.fills:
                     return Guess("ask", f"digits: ids of {lead}?")
-            return Guess("keep")
-        if found := self.evidence.parts(*where):
+        elif found := self.evidence.parts(*self.where):
             place, lead, example = found
-            return Guess("ask", f"ids of {lead} inside ({place}), as in {example}? Write sql.{column.name}")
+            return Guess("ask", f"ids of {lead} inside ({place}), as in {example}? Write sql.{self.name}")
         return Guess("keep")
-
-    def _is_line_number(self, table: Table, column: TableColumn) -> bool:
-        sides = [sample.values(column.name) for sample in self.evidence.samples[table.name]]
-        are_small = all(not isinstance(value, int) or value < 256 for side in sides for value in side)
-        return (
-            len(table.primary) > 1 and column.name in table.primary and are_small and all(0 in side for side in sides)
-        )
 
     # --- numbers that no catalog explains ----------------------------------------------------------
 
-    def _number(self, table: Table, column: TableColumn, sets: Two) -> Guess:
-        where, is_named = (table.name, column.name), self._is_like_an_id(column.name)
-        is_key = column.name.lower() in self._names
-        leads = [
-            lead
-            for lead in self.evidence.leads(sets, column.name, where)
-            if is_key or not self._may_differ(column, lead, is_named=is_named)
-        ]
-        if table.primary == [column.name]:
-            return self._key(table, column, leads)
-        if is_named and leads and (leads[0].near or not is_named_like_a_list(column.name)):
-            return self._named(table, column, sets, leads)
-        if is_named and leads:
-            return Guess("keep", "named after a list of the application, which no table here has")
-        best = next((lead for lead in leads if lead.where[0] not in self.tables.fixed), None)
-        if best and best.fills:
-            if best.near == 3 and leads[0] == best:
-                return Guess("id", f"ids of {best}")
-            is_plain = not is_named_like_an_amount(column.name) and (best.near or not is_named_like_a_list(column.name))
-            is_many = is_plain and max(map(len, sets)) >= 20
-            if best.ends or best.where[0] in self.tables.matched or is_many:
-                return Guess("ask", f"its values fill {best}, and its name does not say it")
-        if is_named and where in self.evidence.ids:
-            return Guess("ask", "a number of each row: an id of this table?")
-        return self._partly(table, column, sets, is_named=is_named)
+    def counted(self) -> Guess | None:
+        """Judge what is no number, what a counter numbers, and columns without numbers."""
+        table, evidence = self.table, self.evidence
+        is_counted = self.column.is_counter or table.primary == [self.name]
+        if self.column.kind not in ("int", "other") or (table.name in self.tables.fixed and is_counted):
+            return Guess("keep")
+        sides = [sample.values(self.name) for sample in evidence.samples[table.name]]
+        are_small = all(not isinstance(value, int) or value < 256 for side in sides for value in side)
+        if len(table.primary) > 1 and self.name in table.primary and are_small and all(0 in side for side in sides):
+            return Guess("keep", "a number within its parent: 0 is among them")
+        if any(each.are_of_a_layout for each in evidence.ids.get(self.where, ())):
+            return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
+        if self.column.is_counter or self.tables.matched.get(table.name, ("",))[0] == self.name:
+            return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
+        return None if self.size else Guess("none" if self.is_named else "keep")
 
-    def _may_differ(self, column: TableColumn, lead: Lead, *, is_named: bool) -> bool:
+    @cached_property
+    def _leads(self) -> list[Lead]:
+        """Columns with these ids that can be meant."""
+        found = self.evidence.leads(self.sets, self.name, self.where)
+        return [lead for lead in found if self.is_key or not self._may_differ(lead)]
+
+    def _may_differ(self, lead: Lead) -> bool:
         """Return whether these ids are wider than the column, or perhaps the same in both databases."""
-        if lead.near > 1 and is_named:
+        if lead.near > 1 and self.is_named:
             return False
-        its = self.catalog[lead.where[0]].columns[lead.where[1]]
-        return its.limit > column.limit or (lead.where[0] in self.tables.alike and not is_named)
+        its = self.evidence.tables[lead.where[0]].columns[lead.where[1]]
+        return its.limit > self.column.limit or (lead.where[0] in self.tables.alike and not self.is_named)
 
-    def _named(self, table: Table, column: TableColumn, sets: Two, leads: list[Lead]) -> Guess:
+    @cached_property
+    def _best(self) -> Lead | None:
+        """The likeliest of them whose ids move."""
+        return next((lead for lead in self._leads if lead.where[0] not in self.tables.fixed), None)
+
+    def key(self) -> Guess | None:
+        """Judge a key by itself."""
+        if self.table.primary != [self.name]:
+            return None
+        is_own, best = stem(self.name) in ("", "u", stem(self.table.name)), self._best
+        if not is_own and self._leads and self._leads[0].near > 1 and self._leads[0].where[0] in self.tables.fixed:
+            return Guess("keep", f"ids of {self._leads[0]}, which stay")
+        if is_own or (best and (self.is_named or best.fills)):
+            return Guess("id", f"ids of {best}" if best else "key", is_strong=bool(best and best.fills))
+        return Guess("ask", "a key by itself: an id of this table, or of something outside?")
+
+    def named(self) -> Guess | None:
         """Judge a column that is called an id, and whose numbers are ids of tables that stay or move."""
-        is_key = column.name.lower() in self._names
+        if not (self.is_named and self._leads):
+            return None
+        if not self._leads[0].near and self.is_listed:
+            return Guess("keep", "named after a list of the application, which no table here has")
         # if tables are named as the column is, its numbers are of one of them
-        nearest = [lead for lead in leads if lead.near == leads[0].near]
+        nearest = [lead for lead in self._leads if lead.near == self._leads[0].near]
         staying, moving = (
             [lead for lead in nearest if (lead.where[0] in self.tables.fixed) == stays] for stays in (True, False)
         )
@@ -216,59 +225,74 @@ class Judge:
         best = moving[0]
         if staying and best.near:
             return Guess("ask", f"ids of {staying[0]}, which stay, or of {best}, which move?")
-        if column.name.lower() == "id" and column.name in table.primary[1:]:
+        if self.name.lower() == "id" and self.name in self.table.primary[1:]:
             return Guess("keep", "a number within its parent, by its place in the key")
         if any(each.are_of_a_layout for each in self.evidence.ids[best.where]):
             return Guess("flake", f"ids of a layout, of {best}", is_strong=best.fills)
+        is_sure = best.fills or self.is_key
         if best.where[0] in self.tables.matched and best.where[1] != ROWID:
-            if best.fills or is_key:
-                return Guess("of", f"its values and its name: {best.where[0]}", best.where[0])
-            return Guess("ask", f"of {best.where[0]}?")
-        if best.fills or is_key:
+            why = f"its values and its name: {best.where[0]}"
+            return Guess("of", why, best.where[0]) if is_sure else Guess("ask", f"of {best.where[0]}?")
+        if is_sure:
             return Guess("id", f"ids of {best}", is_strong=best.fills and not staying)
-        if max(map(len, sets)) >= 3:
+        if self.size >= 3:
             return Guess("ask", f"named like an id; its values are in {best}, but do not fill it")
-        return self._partly(table, column, sets, is_named=True)
+        return self.partly()
 
-    def _key(self, table: Table, column: TableColumn, leads: list[Lead]) -> Guess:
-        is_own = stem(column.name) in ("", "u", stem(table.name))
-        if not is_own and leads and leads[0].near > 1 and leads[0].where[0] in self.tables.fixed:
-            return Guess("keep", f"ids of {leads[0]}, which stay")
-        best = next((lead for lead in leads if lead.where[0] not in self.tables.fixed), None)
-        if is_own or (best and (self._is_like_an_id(column.name) or best.fills)):
-            return Guess("id", f"ids of {best}" if best else "key", is_strong=bool(best and best.fills))
-        return Guess("ask", "a key by itself: an id of this table, or of something outside?")
+    def filling(self) -> Guess | None:
+        """Judge numbers that fill the ids of a table, and those that number the rows of their own."""
+        best = self._best
+        if best and best.fills:
+            if best.near == 3 and self._leads[0] == best:
+                return Guess("id", f"ids of {best}")
+            is_plain = not is_named_like_an_amount(self.name) and (best.near or not self.is_listed)
+            if best.ends or best.where[0] in self.tables.matched or (is_plain and self.size >= 20):
+                return Guess("ask", f"its values fill {best}, and its name does not say it")
+        if self.is_named and self.where in self.evidence.ids:
+            return Guess("ask", "a number of each row: an id of this table?")
+        return None
 
-    def _partly(self, table: Table, column: TableColumn, sets: Two, *, is_named: bool) -> Guess:
+    def partly(self) -> Guess | None:
         """Judge numbers that are ids in some rows, or in some bits."""
-        where, evidence, size = (table.name, column.name), self.evidence, max(map(len, sets))
-        kinds = ""
-        if size >= 8 and (found := evidence.by_kind(*where)):
-            kinds = f", all where {found[0]} is {', '.join(map(str, found[1][:5]))}"
-        if is_named and size >= 3:
-            part = evidence.share_of_any(sets, where)
+        evidence, sets = self.evidence, self.sets
+        found = evidence.by_kind(*self.where) if self.size >= 8 else None
+        kinds = f", all where {found[0]} is {', '.join(map(str, found[1][:5]))}" if found else ""
+        if self.is_named and self.size >= 3:
+            part = evidence.share_of_any(sets)
             if part >= 0.95 and all(its.low > 10_000 for ids in evidence.ids.values() for its in ids if its.count):
                 return Guess("id", "named like an id; its values are ids of several tables")
-            if part >= 0.4 and size >= 8 and not is_named_like_a_list(column.name):
-                return Guess("ask", f"{part:.0%} of its values are ids{kinds}? Write sql.{column.name}")
+            if part >= 0.4 and self.size >= 8 and not self.is_listed:
+                return Guess("ask", f"{part:.0%} of its values are ids{kinds}? Write sql.{self.name}")
         for shift, bits in ((0, "low"), (32, "high")):
-            some = tuple({number >> shift & 0xFFFFFFFF for number in side if number >> 32} for side in sets)
-            if all(some) and max(map(len, some)) >= 5 and (leads := evidence.leads((some[0], some[1]))):
-                return Guess("ask", f"its {bits} 32 bits are ids of {leads[0]}? Write sql.{column.name}")
+            first, second = ({number >> shift & 0xFFFFFFFF for number in side if number >> 32} for side in sets)
+            if first and second and max(len(first), len(second)) >= 5 and (leads := evidence.leads((first, second))):
+                return Guess("ask", f"its {bits} 32 bits are ids of {leads[0]}? Write sql.{self.name}")
         if kinds:
-            return Guess("ask", f"ids{kinds}, else not? Write sql.{column.name}")
-        if half := self._half(table, column):
-            return Guess("ask", half)
-        is_key = column.name.lower() in self._names
-        return Guess("keep", "named like an id, but leads nowhere: of another database?" if is_key else "")
+            return Guess("ask", f"ids{kinds}, else not? Write sql.{self.name}")
+        names = [each.name for each in self.table.written if each.kind == "int"]
+        for low, high in (pair for one in pairwise(names) for pair in (one, one[::-1]) if self.name in one):
+            if whose := evidence.halves(self.table.name, low, high):
+                whole = f"{low} and {high} are the low and high 16 bits of ids of {'.'.join(whose)}"
+                return Guess("ask", f"{whole}? Write sql")
+        return Guess("keep", "named like an id, but leads nowhere: of another database?") if self.is_key else None
 
-    def _half(self, table: Table, column: TableColumn) -> str:
-        names = [each.name for each in table.written if each.kind == "int"]
-        for one, other in pairwise(names):
-            for low, high in ((one, other), (other, one)) if column.name in (one, other) else ():
-                if whose := self.evidence.halves(table.name, low, high):
-                    return f"{low} and {high} are the low and high 16 bits of ids of {'.'.join(whose)}? Write sql"
-        return ""
+    def top(self) -> Guess | None:
+        """Judge a number that seems to be the next one of a counter: in a table of one row."""
+        samples, sides = self.evidence.samples[self.table.name], self.sets
+        if self.column.kind == "int" and all(sample.count == 1 for sample in samples) and all(sides):
+            for where, ids in self.evidence.ids.items():
+                pairs = zip(ids, map(max, sides), strict=True)
+                if where[0] != self.table.name and all(
+                    its.count > 1 and its.high <= top <= its.high * 2 for its, top in pairs
+                ):
+                    return Guess("ask", f"the next number of {'.'.join(where)} (top), or an amount?")
+        return None
+
+
+_DETECTORS: tuple[Callable[[Case], Guess | None], ...] = (
+    *(Case.of_the_catalog, Case.inside, Case.counted),
+    *(Case.key, Case.named, Case.filling, Case.partly, Case.top),
+)
 
 
 # --- the draft -------------------------------------------------------------------------------------------
@@ -293,9 +317,9 @@ class Draft:
         # a table of nothing but ids is judged after those that they lead to
         for table in sorted(self.catalog.values(), key=lambda t: all(c.name in t.primary for c in t.written)):
             self._rows[table.name] = self._judge_rows(table)
-        judge, found = Judge(self.evidence, self.tables), {}
+        found = {}
         for name, table in self.catalog.items():
-            found[name] = self._draft_table(judge, table)
+            found[name] = self._draft_table(table)
         orphans = [text for name, said in found.items() for text in self._orphans(name, said)]
         self.about += [f"orphans, which need no answer: {'; '.join(orphans)}"] * bool(orphans)
         for name in self.evidence.databases[1].tables.keys() - self.catalog.keys():
@@ -315,7 +339,7 @@ class Draft:
             keys = (key for key in table.foreign_keys if column in key.columns)
             targets = [(key.parent, key.target(column)) for key in keys]
             if not targets and where not in evidence.ids:
-                targets = [lead.where for lead in evidence.leads(evidence.numbers(*where), column, where)]
+                targets = [lead.where for lead in evidence.leads(evidence.numbers[where], column, where)]
             if targets and table.columns[column].kind == "int":
                 counts = [evidence.orphans(side, where, targets[0]) for side in (0, 1)]
                 if any(counts):
@@ -390,12 +414,12 @@ class Draft:
                 return "copy" if is_plain and not same else UNDECIDED
         return ""
 
-    def _draft_table(self, judge: Judge, table: Table) -> TableMap:
+    def _draft_table(self, table: Table) -> TableMap:
         lists: dict[str, list[str]] = defaultdict(list)
         texts: dict[str, dict[str, str]] = defaultdict(dict)
         reasons: dict[str, list[str]] = defaultdict(list)
         for column in table.columns.values():
-            guess = Guess("") if column.is_generated else judge.guess(table, column)
+            guess = Guess("") if column.is_generated else Case(self.evidence, self.tables, table, column).guess()
             if guess.rule == "of":
                 texts["of"][column.name] = guess.target
             elif guess.rule:
@@ -403,7 +427,6 @@ class Draft:
             if guess.why:
                 reasons[guess.why].append(column.name)
         said = TableMap(self._rows[table.name], dict(lists), dict(texts))
-        self._top(table, said)
         if table.name in self.tables.matched:
             said.lists["match"] = self.tables.matched[table.name][1]
         self.notes[table.name] += [f"{', '.join(families(columns))}: {why}" for why, columns in reasons.items()]
@@ -412,23 +435,6 @@ class Draft:
         if said.rows == "first" and not table.uniques:
             said.lists["key"] = [column.name for column in table.written]
         return said
-
-    def _top(self, table: Table, said: TableMap) -> None:
-        """Ask about a number that seems to be the next one of a counter: in a table of one row."""
-        samples = self.evidence.samples[table.name]
-        if any(sample.count != 1 for sample in samples) or not self.evidence.ids:
-            return
-        for column in (c for c in table.written if c.kind == "int" and c.name in said.lists.get("keep", [])):
-            values = [sample.values(column.name)[0] or 0 for sample in samples]
-            for where, ids in self.evidence.ids.items():
-                is_above = all(each.high <= value <= each.high * 2 for each, value in zip(ids, values, strict=True))
-                if where[0] != table.name and is_above and all(each.count > 1 for each in ids):
-                    said.lists["keep"].remove(column.name)
-                    said.lists.setdefault("ask", []).append(column.name)
-                    self.notes[table.name].append(
-                        f"{column.name}: the next number of {'.'.join(where)} (top), or an amount?"
-                    )
-                    break
 
     def _clashes(self, table: Table, said: TableMap) -> None:
         """Ask about keys without an id that both databases have."""
@@ -464,7 +470,7 @@ class Draft:
 def doubts(the_map: Map, evidence: Evidence) -> Iterator[Doubt]:
     """Yield the columns whose rule in a finished map the evidence speaks against, unless they are sure."""
     matched = {name: (str(column), the_map.tables[name].match) for name, column in the_map.ids.items()}
-    judge = Judge(evidence, _Tables(fixed=set(the_map.of("first", "skip")), matched=matched))
+    tables = _Tables(fixed=set(the_map.of("first", "skip")), matched=matched)
     for name in the_map.of("copy"):
         said = the_map.tables[name]
         for column in evidence.tables[name].written:
@@ -472,7 +478,7 @@ def doubts(the_map: Map, evidence: Evidence) -> Iterator[Doubt]:
                 column.name in key.columns for key in evidence.tables[name].foreign_keys
             ):
                 continue
-            rule, guess = said.rule(column.name), judge.guess(evidence.tables[name], column)
+            rule, guess = said.rule(column.name), Case(evidence, tables, evidence.tables[name], column).guess()
             if rule == "keep" and guess.rule in ("id", "of", "ask"):
                 text = f'{column.name} is in keep, and {guess.why}: move it to id, or write sure = ["{column.name}"]'
                 yield Doubt(name, column.name, text, guess.is_strong)

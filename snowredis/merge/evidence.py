@@ -13,12 +13,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from operator import itemgetter
+from functools import cached_property
+from heapq import nsmallest
+from itertools import count
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from snowredis.merge.catalog import ROWID, Table, TableColumn
-from snowredis.merge.databases import Progress
+from snowredis.merge.databases import ROWID, Progress, Table, TableColumn
 from snowredis.merge.dialects import Database
 
 SAMPLED = 20_000
@@ -125,21 +126,11 @@ class Sample:
 
 def _kept(pages: Iterable[Sequence[Sequence[Any]]], key: Sequence[int]) -> tuple[list[Sequence[Any]], int]:
     """Return SAMPLED of all rows, those with the least hashes of their keys, and how many there are."""
-    rows: list[tuple[int, Sequence[Any]]] = []
-    count, limit = 0, 1 << 32
-    for page in pages:
-        count += len(page)
-        for row in page:
-            hashed = crc32(repr([row[at] for at in key] or row).encode())
-            if hashed <= limit:
-                rows.append((hashed, row))
-        if len(rows) > 2 * SAMPLED:
-            rows.sort(key=itemgetter(0))
-            del rows[SAMPLED:]
-            limit = rows[-1][0]
-    if len(rows) > SAMPLED:
-        rows.sort(key=itemgetter(0))
-    return [row for _, row in rows[:SAMPLED]], count
+    numbers = count(1)
+    rows = (
+        (crc32(repr([row[at] for at in key] or row).encode()), next(numbers), row) for page in pages for row in page
+    )
+    return [row for *_, row in nsmallest(SAMPLED, rows)], next(numbers) - 1
 
 
 class Evidence:
@@ -150,6 +141,7 @@ class Evidence:
 
     Attributes:
         samples: of each table, of the first and of the second database.
+        numbers: positive whole numbers of each column.
         ids: of each column that numbers the rows of its table.
         partly: tables of which not all rows were read.
     """
@@ -159,16 +151,16 @@ class Evidence:
         self.samples: dict[str, tuple[Sample, Sample]] = {}
         self.ids: dict[Where, tuple[Ids, Ids]] = {}
         self.partly: list[str] = []
-        self._numbers: dict[Where, Two] = {}
-        self._every: dict[Where | None, Two] = {}
+        self.numbers: dict[Where, Two] = {}
         progress.start("looking at values", len(self.tables))
         for name in self.tables:
             self.samples[name] = (self._read(0, name), self._read(1, name))
             progress.add(1)
-        for name, table in self.tables.items():
-            for column in table.columns.values():
-                if self.numbers_rows(table, column) and any(self.numbers(name, column.name)):
-                    self.ids[name, column.name] = self._ids(0, name, column.name), self._ids(1, name, column.name)
+        for table, column in ((each, column) for each in self.tables.values() for column in each.columns.values()):
+            first, second = (whole(sample.values(column.name)) for sample in self.samples[table.name])
+            self.numbers[table.name, column.name] = first, second
+            if self.numbers_rows(table, column) and (first or second):
+                self.ids[table.name, column.name] = self._ids(0, table, column), self._ids(1, table, column)
 
     # --- reading -----------------------------------------------------------------------------------
 
@@ -182,23 +174,19 @@ class Evidence:
         at = {column.name: number for number, column in enumerate(columns)}
         key = [at[column] for column in table.primary]
         if self.reads_all:
-            rows, count = _kept(database.pages(query), key)
+            rows, size = _kept(database.pages(query), key)
         else:
             rows = [row for page in database.pages(_at_places(database, table, query)) for row in page]
-            count = len(rows)
-            if count >= LOOKED // PLACES:
-                count = database.count(table.sql)
-            if len(rows) < count and name not in self.partly:
+            size = database.count(table.sql) if len(rows) >= LOOKED // PLACES else len(rows)
+            if len(rows) < size and name not in self.partly:
                 self.partly.append(name)
-        return Sample([tuple(map(_plain, columns, row)) for row in rows], at, count)
+        return Sample([tuple(map(_plain, columns, row)) for row in rows], at, size)
 
-    def _ids(self, side: int, name: str, column: str) -> Ids:
-        sample, values = self.samples[name][side], self.numbers(name, column)[side]
-        low, high, count = min(values, default=0), max(values, default=0), len(values)
+    def _ids(self, side: int, table: Table, column: TableColumn) -> Ids:
+        sample, values = self.samples[table.name][side], self.numbers[table.name, column.name][side]
         if sample.count > len(sample.rows):
-            low, high = _ends(self.databases[side], self.databases[side].tables[name], column)
-            count = sample.count
-        return Ids(values, low, high, count)
+            return Ids(values, *_ends(self.databases[side], table, column.name), sample.count)
+        return Ids(values, min(values, default=0), max(values, default=0), len(values))
 
     def numbers_rows(self, table: Table, column: TableColumn) -> bool:
         """Return whether a column numbers the rows of its table."""
@@ -213,13 +201,6 @@ class Evidence:
         values = sample.values(column.name)
         is_first = not table.uniques and sample.at.get(column.name) == 0 and column.name.lower().endswith("id")
         return is_first and len(values) > 1 and len(set(values)) == len(values)
-
-    def numbers(self, table: str, column: str) -> Two:
-        """Return the positive whole numbers of a column in both databases."""
-        if (table, column) not in self._numbers:
-            first, second = (whole(sample.values(column)) for sample in self.samples[table])
-            self._numbers[table, column] = first, second
-        return self._numbers[table, column]
 
     # --- where numbers lead ------------------------------------------------------------------------
 
@@ -270,20 +251,15 @@ class Evidence:
 
     # --- ids in a part of the values ---------------------------------------------------------------
 
-    def every(self, but: Where | None = None) -> Two:
-        """Return the ids of all tables."""
-        but = but if but in self.ids else None
-        if but not in self._every:
-            first, second = (
-                set[int]().union(*(ids[side].values for where, ids in self.ids.items() if where != but))
-                for side in (0, 1)
-            )
-            self._every[but] = first, second
-        return self._every[but]
+    @cached_property
+    def every(self) -> Two:
+        """The ids of all tables."""
+        first, second = (set[int]().union(*(ids[side].values for ids in self.ids.values())) for side in (0, 1))
+        return first, second
 
-    def share_of_any(self, sets: Two, but: Where) -> float:
+    def share_of_any(self, sets: Two) -> float:
         """Return which part of the numbers are ids of any table; 0 if as many would be by chance."""
-        pairs = [(mine, its) for mine, its in zip(sets, self.every(but), strict=True) if mine]
+        pairs = [(mine, its) for mine, its in zip(sets, self.every, strict=True) if mine]
         share = min((len(mine & its) / len(mine) for mine, its in pairs), default=0.0)
         chance = max((sum(each <= max(mine) for each in its) / max(mine) for mine, its in pairs), default=0.0)
         return share if share > 1.5 * chance else 0.0
@@ -308,7 +284,7 @@ class Evidence:
 
     def by_kind(self, table: str, column: str) -> tuple[str, list[Any]] | None:
         """Return the column that says in which rows another one has ids, and its values there."""
-        samples, every = self.samples[table], self.every()
+        samples, every = self.samples[table], self.every
         highest = max(max(ids, default=0) for ids in every)
         for kind in samples[1].at:
             values = {value for sample in samples for value in sample.values(kind)[:3000]}
@@ -410,14 +386,9 @@ def whole(values: Iterable[Any]) -> set[int]:
     """Return the positive whole numbers among values, those in texts included."""
     found = set()
     for value in values:
-        if isinstance(value, int):
-            number = value
-        elif isinstance(value, str | bytes):
-            number = int(value) if value.isdigit() and len(value) < 19 else 0
-        else:
-            number = int(value) if isinstance(value, Decimal) and value == int(value) else 0
-        if number > 0:
-            found.add(number)
+        is_text = isinstance(value, str | bytes) and value.isdigit() and len(value) < 19
+        if (isinstance(value, int) or is_text) and int(value) > 0:
+            found.add(int(value))
     return found
 
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import HEAD, ROWID, ForeignKey, Table, TableColumn, Tables, checksum
+from snowredis.merge.databases import HEAD, ROWID, ForeignKey, Table, TableColumn, Tables, checksum
 
 ROWS = ("copy", "first", "skip")
 # words whose value is a list of columns; each says what happens to the values

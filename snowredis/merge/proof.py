@@ -10,7 +10,6 @@ import argparse
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import cache
 from typing import NamedTuple
 
@@ -19,8 +18,8 @@ from snowredis.cli.options import Command, Parser, moment_ms, natural
 from snowredis.cli.output import Line, printable, time_of, wrapped, write
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
-from snowredis.core.values import ID_BITS, MAX_ID, as_int, duration
-from snowredis.errors import ConfigError, shown
+from snowredis.core.values import ID_BITS, MAX_ID, duration
+from snowredis.errors import ConfigError
 
 Range = tuple[int, int]
 
@@ -63,18 +62,15 @@ class IdSet:
         return number
 
 
-def counter_ids(last: int, first: int = 1) -> IdSet:
-    """Return the ids of an auto-increment column or sequence, *first* to *last*.
+def counter_ids(last: int) -> IdSet:
+    """Return the ids of an auto-increment column or sequence, 1 to *last*.
 
     Raises:
-        ConfigError: a number that is not an id, or *first* above *last*.
+        ConfigError: no such id.
     """
-    first, last = _id_in_range("the first id of a counter", first), _id_in_range("its last id", last)
-    if first > last:
-        raise ConfigError(
-            f"a counter from {first} to {last} has no ids. Nothing was decided; give its smallest id first."
-        )
-    return IdSet((FieldRange(ID_BITS, first, last),))
+    if not 1 <= last <= MAX_ID:
+        raise ConfigError(f"the greatest old id must be in 1 .. {MAX_ID}, not {last}. Nothing was decided; correct it.")
+    return IdSet((FieldRange(ID_BITS, 1, last),))
 
 
 def layout_ids(
@@ -99,8 +95,8 @@ def layout_ids(
     last = layout.max_tick if until_ms is None else min(layout.max_tick, layout.tick_at(until_ms))
     if first > last:
         raise ConfigError(
-            f"no id of the layout {layout} can be made in the given period: "
-            f"{_period_error(layout, from_ms, until_ms)}. Nothing was decided; check the dates and the epoch."
+            f"no id of the layout {layout} can be made in the given period: it has ids from {time_of(layout.epoch_ms)} "
+            f"to {time_of(layout.end_ms)}. Nothing was decided; check the dates and the epoch."
         )
     given = {"datacenter": datacenters, "worker": workers}
     ranges = [FieldRange(ID_BITS - layout.timestamp_shift, first, last)]
@@ -124,24 +120,6 @@ def _checked(name: str, given: Range | None, bits: int, layout: Layout) -> Range
     return low, high
 
 
-def _period_error(layout: Layout, from_ms: int | None, until_ms: int | None) -> str:
-    if from_ms is not None and from_ms >= layout.end_ms:
-        return "it begins when the layout has ended"
-    if until_ms is not None and until_ms < layout.epoch_ms:
-        return "it ends before the layout's epoch"
-    return "it ends before it begins"
-
-
-def _id_in_range(name: str, value: object) -> int:
-    try:
-        number = as_int(value)
-    except TypeError:
-        number = -1
-    if not 0 <= number <= MAX_ID:
-        raise ConfigError(f"{name} must be a whole number in 0 .. {MAX_ID}, not {shown(value)}.")
-    return number
-
-
 # --- what two sets have in common ------------------------------------------------------------------------
 
 
@@ -153,14 +131,8 @@ class CommonIds(NamedTuple):
     highest: int
 
 
-class _Bit(NamedTuple):
-    """One bit of a set: of the lowest and highest value of its field; and whether the field ends with it."""
-
-    low: int
-    high: int
-    last_of_field: bool
-
-
+# one bit of the lowest and of the highest value of a field, and whether the field ends with it
+_Bit = tuple[int, int, bool]
 # whether the bits chosen so far in the current field equal those of its lowest value, and those of its highest
 _State = tuple[bool, bool]
 _FIELD_BEGINS: _State = (True, True)
@@ -181,29 +153,22 @@ def common_ids(a: IdSet, b: IdSet) -> CommonIds | None:
             if next_a and next_b and (rest := from_bit(at + 1, next_a, next_b)):
                 value = digit << (ID_BITS - 1 - at)
                 found.append(CommonIds(rest.size, value + rest.lowest, value + rest.highest))
-        if not found:
-            return None
-        return CommonIds(sum(part.size for part in found), found[0].lowest, found[-1].highest)
+        return CommonIds(sum(part.size for part in found), found[0].lowest, found[-1].highest) if found else None
 
     return from_bit(0, _FIELD_BEGINS, _FIELD_BEGINS)
 
 
 def _bits(ids: IdSet) -> list[_Bit]:
-    return [
-        _Bit(low >> place & 1, high >> place & 1, place == 0)
-        for bits, low, high in ids.fields
-        for place in reversed(range(bits))
-    ]
+    places = ((field, place) for field in ids.fields for place in reversed(range(field.bits)))
+    return [(field.low >> place & 1, field.high >> place & 1, place == 0) for field, place in places]
 
 
 def _after(state: _State, bit: _Bit, digit: int) -> _State | None:
     """Return the state after *digit* was chosen for *bit*; None if it leaves the range of the field."""
-    at_low, at_high = state
-    if (at_low and digit < bit.low) or (at_high and digit > bit.high):
+    (at_low, at_high), (low, high, ends_field) = state, bit
+    if (at_low and digit < low) or (at_high and digit > high):
         return None
-    if bit.last_of_field:
-        return _FIELD_BEGINS
-    return at_low and digit == bit.low, at_high and digit == bit.high
+    return _FIELD_BEGINS if ends_field else (at_low and digit == low, at_high and digit == high)
 
 
 # --- the proof -------------------------------------------------------------------------------------------
@@ -298,8 +263,6 @@ CLOCK_ERROR_MS = 10_000
 
 def _add_arguments(parser: Parser) -> None:
     add = parser.add_argument
-    text = "the column of the ids, in a database: postgresql://host/db#orders.id"
-    add("source", nargs="?", metavar="SOURCE", help=text)
     text = f"the old ids: {AUTO_INCREMENT} (the default), or a layout's name or spec"
     add("--from", dest="old", default=AUTO_INCREMENT, metavar="LAYOUT", help=text)
     add("--max", type=natural, metavar="ID", help="the greatest old id at --start")
@@ -327,8 +290,6 @@ def _range(text: str) -> Range:
 
 
 def _run(args: argparse.Namespace) -> int:
-    if args.source is not None:
-        _measure(args)
     start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
     proof = prove(
         _old_ids(args, start_ms),
@@ -339,25 +300,6 @@ def _run(args: argparse.Namespace) -> int:
     )
     write(_lines(proof))
     return ExitCode.OK if proof.distinct else ExitCode.FOUND_CLASHES
-
-
-def _measure(args: argparse.Namespace) -> None:
-    """Take the greatest id from the column, if the command line does not say it."""
-    from snowredis.merge.databases import open_database
-    from snowredis.merge.dialects import transaction
-    from snowredis.merge.sources import parse_sources, query_of
-
-    (source,) = parse_sources([args.source])
-    if not source.table:
-        text = f"{source.shown} is a file. Name a column of a database, as postgresql://host/db#orders.id."
-        raise CommandError(ExitCode.BAD_INPUT, text)
-    with transaction(open_database(source.location)) as database:
-        first, last = database.one(query_of(database, source, "MIN({0})", "MAX({0})"))
-    if first is not None and not (first == int(first) >= 0 if isinstance(first, int | Decimal) else False):
-        text = f"{source.shown} has the value {shown(first)}, and ids are whole numbers from 0 on. Correct that first."
-        raise CommandError(ExitCode.BAD_INPUT, text)
-    if args.max is None:
-        args.max = int(last or 0)
 
 
 def _old_ids(args: argparse.Namespace, start_ms: int) -> IdSet:
@@ -375,7 +317,7 @@ def _old_ids(args: argparse.Namespace, start_ms: int) -> IdSet:
         raise CommandError(
             ExitCode.USAGE,
             "the greatest old id is unknown, so nothing can be proved. Add --max with SELECT max(id) of the table, or "
-            "the table itself as postgresql://host/db#table.column, or --from with the layout of the old ids.",
+            "--from with the layout of the old ids.",
         )
     return counter_ids(max(1, args.max))
 
@@ -474,7 +416,6 @@ are never equal; 10: they can be.""",
     [
         ("snowredis migrate proof --max 81234567", ""),
         ("snowredis migrate proof --from twitter --to game", "two layouts"),
-        ("snowredis migrate proof postgresql://host/db#orders.id", "measured"),
     ],
     _add_arguments,
     _run,

@@ -19,14 +19,12 @@ from pathlib import Path
 from snowredis.core.values import iso_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.catalog import MARK, ForeignKey, parents_first
-from snowredis.merge.databases import Progress, database_errors, text_literal, url_of
+from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, parents_first, text_literal, url_of
 from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Doubt, doubts
 from snowredis.merge.evidence import Evidence
 from snowredis.merge.map_file import load_map, problems_of, refusal
-from snowredis.merge.refusals import choose_offsets, clashes, obstacles, values_of_none
-from snowredis.merge.translation import Translation
+from snowredis.merge.translation import Translation, choose_offsets, clashes, obstacles, values_of_none
 
 _MARK_TABLE = (
     f"CREATE TABLE IF NOT EXISTS {MARK} (second VARCHAR(32) PRIMARY KEY, merged_at VARCHAR(32), ids_plus BIGINT, "

@@ -34,8 +34,7 @@ _MEMORY = "384MiB"
 _NAME = re.compile(r"([A-Za-z0-9_.-]{1,64})=(.+)", re.DOTALL)
 _URL = re.compile(r"[a-z][a-z0-9+_]*://", re.IGNORECASE)
 # user:password@ of a URL; a password may hold an unescaped @, and ends at the last one before the path
-_PASSWORD = re.compile(r"(://[^:/@\s]*):[^/\s]*@")
-_PASSWORD_IN_QUERY = re.compile(r"([?&]password=)[^&#\s]*", re.IGNORECASE)
+_PASSWORD = re.compile(r"(?<=://)([^:/@\s]*:)[^/\s]*(?=@)|(?<=[?&])(password=)[^&#\s]*", re.IGNORECASE)
 # parts of schema.table.column; a part in double quotes may hold anything, and "" is one quote
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _PARTS = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{1,2}}")
@@ -72,7 +71,7 @@ class Source(NamedTuple):
 
 def without_password(url: str) -> str:
     """Return *url* with ``***`` in place of its password."""
-    return _PASSWORD_IN_QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
+    return _PASSWORD.sub(r"\1\2***", url)
 
 
 def parse_sources(texts: Sequence[str]) -> list[Source]:
@@ -255,18 +254,12 @@ def _column(source: Source, path: Path, names: Sequence[str]) -> str:
     )
 
 
-def query_of(database: Database, source: Source, *values: str) -> str:
-    """Return a query of the table of *source*; {0} in its *values* is the column."""
-    # SQLite takes a quoted name that no column has for a text, unless the table stands before it
-    column = f"t.{database.quote(source.column)}"
-    table = ".".join(map(database.quote, source.table))
-    return f"SELECT {', '.join(values).format(column)} FROM {table} t"
-
-
 def _read_column(workspace: Workspace, number: int, source: Source, database: Database) -> None:
+    # SQLite takes a quoted name that no column has for a text, unless the table stands before it
+    query = f"SELECT t.{database.quote(source.column)} FROM {'.'.join(map(database.quote, source.table))} t"
     # one transaction: each commit would write its rows twice
     workspace.rows("BEGIN")
-    for page in database.pages(query_of(database, source, "{0}")):
+    for page in database.pages(query):
         texts = [None if value is None else str(value) for (value,) in page]
         workspace.store(number, "SELECT unnest(?::VARCHAR[]) AS value", texts)
     workspace.rows("COMMIT")

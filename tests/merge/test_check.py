@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.merge import MergeError
-from snowredis.merge.check import CheckResult, ProblemKind, SharedWorkers, check_sources, export_duplicates
+from snowredis.merge.check import CheckResult, ProblemKind, check_sources, export_duplicates
 from snowredis.merge.databases import Progress, open_database
 from snowredis.merge.dialects import transaction
 from snowredis.merge.sources import Workspace, parse_sources
@@ -95,7 +95,6 @@ def test_the_verdict_is_that_of_plain_python(values: list[list[object]]) -> None
         result = check(Path(directory), named)
     times: dict[int, Counter[str]] = defaultdict(Counter)
     problems: Counter[tuple[str, ProblemKind]] = Counter()
-    used: dict[str, set[tuple[int, int]]] = defaultdict(set)
     for name, column in named.items():
         for value in column:
             number = whole(value)
@@ -103,9 +102,6 @@ def test_the_verdict_is_that_of_plain_python(values: list[list[object]]) -> None
                 times[number][name] += 1
             if kind := kind_of(number):
                 problems[name, kind] += 1
-            elif number is not None:
-                parts = LAYOUT.decode(number)
-                used[name].add((parts.datacenter, parts.worker))
     repeated = {number: places for number, places in times.items() if places.total() > 1}
     assert result.ids == sum(places.total() for places in times.values())
     assert (result.repeated_ids, result.repeated_rows) == (
@@ -120,24 +116,6 @@ def test_the_verdict_is_that_of_plain_python(values: list[list[object]]) -> None
     smallest = {tuple(sorted(repeated[an_id])): an_id for an_id in sorted(repeated, reverse=True)}
     assert {part.sources: part.smallest for part in result.duplicates} == smallest
     assert {(problem.source, problem.kind): problem.count for problem in result.problems} == problems
-    shared = {
-        (one, other, datacenter): len(both)
-        for one in named
-        for other in named
-        for datacenter in range(4)
-        if one < other and (both := {pair for pair in used[one] & used[other] if pair[0] == datacenter})
-    }
-    assert {(*part.sources, part.datacenter): part.workers for part in result.shared_workers} == shared
-
-
-def test_worker_ids_that_are_shared_are_counted_by_their_datacenter(tmp_path: Path) -> None:
-    early = [an_id(900 + worker, worker) for worker in (0, 1, 2, 5, 9)]
-    late = [an_id(10 + worker, worker) for worker in (1, 2, 5, 20)]
-    both = [an_id(second, 2, datacenter=1) for second in (900, 10)]
-    shared = check(
-        tmp_path, {"a": [*early, both[0]], "b": [*late, *both[:1], an_id(5, 2, datacenter=1)]}
-    ).shared_workers
-    assert shared == [SharedWorkers(("a", "b"), 0, 3, 1, 5), SharedWorkers(("a", "b"), 1, 1, 2, 2)]
 
 
 def test_an_id_with_more_bits_than_its_layout_is_a_problem(tmp_path: Path) -> None:

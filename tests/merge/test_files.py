@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -145,3 +146,18 @@ def test_names_of_files_and_columns_are_no_sql(workspace: Workspace, tmp_path: P
     path = tmp_path / "it's; DROP TABLE ids.parquet"
     duckdb.sql('SELECT 1::BIGINT AS "x""; DROP TABLE ids"').write_parquet(str(path))
     assert read_source(workspace, f'{path}#x"; DROP TABLE ids') == [1]
+
+
+def test_a_column_of_a_database_is_read_and_one_that_it_does_not_have_is_refused(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    with sqlite3.connect(tmp_path / "shop.db") as shop:
+        shop.execute('CREATE TABLE "my orders" (id, name TEXT)')
+        shop.executemany('INSERT INTO "my orders" VALUES (?, ?)', [(5, "a"), ("6", "b"), (7.5, "c"), (None, "d")])
+    shop.close()
+    source = f'sqlite:///{tmp_path}/shop.db#"my orders"'
+    assert read_source(workspace, f"{source}.id") == [5, 6, "", "7.5"]
+    with pytest.raises(MergeError, match=r"no such column: t\.none"):
+        read_source(workspace, f"{source}.none")
+    with pytest.raises(MergeError, match="there is no SQLite file"):
+        read_source(workspace, "sqlite:///nowhere.db#t.id")

@@ -54,7 +54,6 @@ def test_no_command_leaves_a_setting_or_a_lock_in_the_sessions_of_a_pooler(
     path.write_text(drafted.replace("reviewed = false", "reviewed = true"))
     for argv, code in (
         (["merge", "check", f"a={kept}#players.id", f"b={changed}#players.id"], ExitCode.FOUND_CLASHES),
-        (["migrate", "proof", f"{kept}#players.id"], ExitCode.OK),
         (["merge", "draft", kept, changed], ExitCode.OK),
         (["merge", "run", str(path), kept, changed, "--dry-run"], ExitCode.OK),
         (["merge", "run", str(path), kept, changed], ExitCode.OK),
