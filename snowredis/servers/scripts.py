@@ -111,12 +111,6 @@ class ScriptReply:
     def __init__(self, *values: object) -> None:
         self.__dict__.update(zip(self.READERS, values, strict=True))
 
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.__dict__ == other.__dict__
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 

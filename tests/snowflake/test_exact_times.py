@@ -11,10 +11,9 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.snowflake.protocol.administration import Ends
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
-from snowredis.snowflake.protocol.replies import Absent, Granted, LossReason, Lost, Renewed, Reply, Seen, Settling
+from snowredis.snowflake.protocol.replies import Granted, LossReason, Lost, Renewed, Reply, Seen, Settling
 from tests.snowflake.protocol.simulated import SimPool
 
 # lead and slack differ, so that none stands for another
@@ -52,13 +51,6 @@ def pool() -> Pool:
     return Pool()
 
 
-def test_a_pool_that_is_over_cannot_be_deleted_again(pool: Pool) -> None:
-    ends = pool.store.delete(pool.now_ms())
-    assert isinstance(ends, Ends)
-    assert ends.over
-    assert isinstance(pool.store.delete(pool.now_ms()), Absent)
-
-
 @pytest.mark.parametrize("left_ms", [MARGIN_MS, MARGIN_MS + 1])
 def test_another_server_adopts_a_lease_whose_reservation_it_could_not_have_given_away(pool: Pool, left_ms: int) -> None:
     holder = pool.holder().claim()
@@ -77,40 +69,6 @@ def test_another_server_adopts_a_lease_whose_reservation_it_could_not_have_given
     assert isinstance(pool.holder().ask_claim(), Settling)
     pool.pass_ms(1)
     assert isinstance(pool.holder().ask_claim(), Granted)
-
-
-def test_an_adopted_lease_keeps_its_times_and_another_worker_id_begins_at_the_floor(pool: Pool) -> None:
-    holder = pool.holder().claim()
-    worker, lanes_ms, until_ms = holder.worker, holder.lanes_ms, holder.until_ms
-    pool.restart()
-    # a clock that is behind: what was granted before the loss stays
-    reply = holder.ask_renew(ahead_ms=-1_000)
-    assert isinstance(reply, Renewed)
-    assert (holder.worker, holder.lanes_ms, holder.until_ms) == (worker, lanes_ms, until_ms)
-    for _ in range(2):
-        pool.pass_ms(2_000)
-        assert isinstance(holder.ask_renew(), Renewed)
-    newcomer = pool.holder().claim()
-    assert newcomer.worker != worker
-    assert set(newcomer.lanes_ms) == {reply.floor_ms}
-
-
-@pytest.mark.parametrize("version_ahead", [0, 1])
-def test_a_pool_that_is_older_than_what_a_client_saw_raises_the_floor_and_an_alarm(
-    pool: Pool, version_ahead: int
-) -> None:
-    holder = pool.holder().claim()
-    holder.seen = Seen(holder.seen.incarnation, holder.seen.version + version_ahead)
-    last_ms, incarnation = pool.stored_ms("last"), holder.terms.incarnation
-    pool.pass_ms(500)
-    reply = pool.claim_of(holder.seen)
-    assert (reply.seen.incarnation != incarnation) == bool(version_ahead)
-    assert isinstance(reply, Settling if version_ahead else Granted)
-    if version_ahead:
-        assert reply.alarm is not None
-        assert (reply.alarm.from_ms, reply.alarm.until_ms) == (last_ms, pool.now_ms() + FLOOR_MS)
-    else:
-        assert reply.alarm is None
 
 
 @pytest.mark.parametrize("back_ms", [3_100, 3_101])
@@ -140,9 +98,8 @@ def test_a_record_with_a_time_that_tostring_would_not_write_whole_is_broken(pool
 
 
 def test_an_index_that_is_rebuilt_in_many_steps_counts_the_records_that_are_there(pool: Pool) -> None:
-    """A person removed a record."""
-    for _ in range(3):
-        pool.holder().claim()
+    """A person removed a record; the index is lost again between two steps, in which others are served."""
+    living, *_ = [pool.holder().claim() for _ in range(3)]
     server = pool.stage.master
     del pool.stored["w:1"], server.data[pool_keys("p")[1]]
     server.scan_page = 1
@@ -150,6 +107,9 @@ def test_an_index_that_is_rebuilt_in_many_steps_counts_the_records_that_are_ther
     while not isinstance(pool.holder().ask_claim(), Granted):
         asked += 1
         assert asked < 100
-    assert asked > 2
+        assert isinstance(living.ask_renew(), Renewed)
+        if asked == 2:
+            del server.data[pool_keys("p")[1]]
+    assert asked > 4
     # two were left, and one is new
     assert pool.stored_ms("records") == 3

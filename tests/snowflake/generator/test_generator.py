@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import itertools
 import mmap
 import pickle
 import sys
@@ -28,13 +27,11 @@ from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_lock
 from snowredis.snowflake.lease.slot import LeaseSlot
 from snowredis.snowflake.lease.values import HeldLease
 from snowredis.snowflake.protocol.memory_store import MemoryStore
-from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.replies import ClaimReply
 from snowredis.snowflake.protocol.requests import ClaimRequest, Request, WorkerStats
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.snowflake.generator.conftest import make_pool, requests_to
 from tests.support import warm
-from tests.support.lua_store import LuaStore
 from tests.support.servers import RedisServer
 
 TWO_WORKERS = Layout(worker_bits=1)
@@ -350,11 +347,10 @@ def test_a_clock_before_the_epoch_is_refused(pool: MemoryPool, clock: ManualCloc
     ("options", "step_ms"),
     [
         ({"clock_policy": "wait"}, -HOUR_MS),
-        ({"layout": Layout(worker_bits=0, backup_bits=0)}, -HOUR_MS),
         ({}, -24 * 365 * HOUR_MS * 3),
         ({}, HOUR_MS),
     ],
-    ids=["no namespace is tried", "no other worker id", "before the epoch", "ahead"],
+    ids=["behind", "before the epoch", "ahead"],
 )
 def test_a_process_whose_clock_allows_no_id_is_not_ready(
     pool: MemoryPool, clock: ManualClock, options: dict[str, Any], step_ms: int
@@ -435,12 +431,6 @@ def test_sequences_start_at_zero_on_a_test_clock_and_where_spreading_is_of_no_us
         for _ in range(20):
             clock.advance(11)
             assert ids.decode(ids.next_id()).sequence == 0
-
-
-def test_no_id_repeats_with_spread_starts_at_the_ceiling(pool: MemoryPool) -> None:
-    ids = pool.connect(sequence_start="spread")
-    batch = ids.next_ids(20_000)
-    assert batch == sorted(set(batch))
 
 
 # --- leases ----------------------------------------------------------------------------------------
@@ -538,30 +528,6 @@ def test_a_release_says_which_lanes_were_opened(
     sent = requests_to(store, "release", monkeypatch)
     ids.close()
     assert [request.opened for request in sent] == [opened]
-
-
-def test_a_pool_that_may_have_been_forgotten_makes_the_first_worker_wait_and_says_so(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    began = clock.monotonic()
-    ids = memory_pool(clock=clock, new=False).connect(pool="orders")
-    ids.next_id()
-    assert clock.monotonic() - began == pytest.approx(35, abs=0.5)
-    assert "snowredis pool create orders" in caplog.text
-
-
-def test_after_a_wipe_a_living_holder_goes_on_without_a_pause(clock: ManualClock) -> None:
-    store = LuaStore.on_clock(PoolConfig(name="test"), clock.server_time_ms).create_old()
-    ids = SnowflakeGenerator(store, clock=clock)
-    made = [ids.next_id()]
-    store.model.wipe()
-    began = clock.monotonic()
-    assert ids._beat() > 0
-    clock.advance(1)
-    made += [ids.next_id() for _ in range(100)]
-    assert clock.monotonic() - began < 0.01
-    assert {ids.decode(i).worker for i in made} == {0}
-    assert len(set(made)) == len(made)
 
 
 # --- the end ---------------------------------------------------------------------------------------
@@ -858,26 +824,6 @@ def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(
     assert ids._lease_manager.closed
     (store,) = pool._stores.values()
     assert [record.token_hash for record in store._records.values()] == [""]
-
-
-def test_a_full_pool_is_asked_again_long_before_the_next_lease_ends(
-    pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another process may release its worker id at any time."""
-    asked_s, ask = [], MemoryStore.ask
-
-    def recorded(store: MemoryStore, request: Request) -> Any:
-        asked_s.append(clock.monotonic())
-        return ask(store, request)
-
-    with pool.connect(layout="41/0/2/0/10"):
-        monkeypatch.setattr(MemoryStore, "ask", recorded)
-        with pytest.raises(snowredis.PoolExhausted):
-            pool.connect(layout="41/0/2/0/10", claim_timeout=10).claim()
-    pauses_s = [after - before for before, after in itertools.pairwise(asked_s)]
-    # it doubles, to 2 s
-    assert 0.4 < pauses_s[0] < 0.6
-    assert 1.9 < max(pauses_s) < 2.1
 
 
 @pytest.mark.parametrize("why", ["suspended", "closed", "forked"])

@@ -172,18 +172,6 @@ def test_a_heartbeat_thread_that_was_refused_is_tried_again_at_the_next_renewal(
     assert caplog.text.count("no heartbeat thread (can't start new thread)") == 1
 
 
-def test_the_heartbeat_keeps_an_idle_lease_alive(own_server: RedisServer) -> None:
-    name = make_pool(own_server, ttl_ms=600)
-    with snowredis.connect(own_server.url, pool=name, ttl=0.6) as ids:
-        first = ids.claim()
-        time.sleep(2)
-        lease = ids.lease
-        assert lease is not None
-        assert lease.worker == first.worker
-        assert lease.renewals >= 5
-        assert ids.next_id() > 0
-
-
 def test_a_test_that_freezes_time_and_makes_the_first_id_leaves_a_generator_that_works(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:

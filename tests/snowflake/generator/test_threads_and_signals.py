@@ -188,23 +188,6 @@ def test_close_on_sigterm_leaves_no_lease_whatever_the_process_was_doing(
     assert pool.snapshot().ended == ()
 
 
-def test_a_member_that_fails_at_exit_does_not_keep_the_others_from_closing(caplog: pytest.LogCaptureFixture) -> None:
-    closed = []
-
-    class Member:
-        def close(self) -> None:
-            closed.append(self)
-            raise OSError("no such directory")
-
-    members = [Member(), Member()]
-    hook = ExitHook()
-    # watch() would register it with the interpreter
-    hook._members.update(members)
-    hook.close_all()
-    assert len(closed) == 2
-    assert caplog.text.count("OSError: no such directory") == 2
-
-
 @pytest.mark.parametrize("caller", ["thread", "coroutine"])
 @pytest.mark.parametrize("settings", [{}, {"clock_policy": "wait"}], ids=["backup", "wait"])
 def test_no_thread_waits_for_a_log_line_of_another(settings: dict[str, Any], caller: str) -> None:

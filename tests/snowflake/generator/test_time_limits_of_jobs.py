@@ -55,19 +55,22 @@ def a_method(kind: type[Exception]) -> Callable[..., None]:
     return Limit(kind).handle
 
 
-@pytest.fixture(params=[TimeoutError, JobOSError, JobTimeout])
-def kind(request: pytest.FixtureRequest) -> type[Exception]:
-    kind: type[Exception] = request.param
-    return kind
-
-
-@pytest.fixture(params=[named, starred, a_method, Limit])
-def handler(request: pytest.FixtureRequest, kind: type[Exception]) -> Iterator[None]:
-    """The handler of SIGALRM."""
-    makes_one = request.param in (a_method, Limit)
-    handle = request.param(kind) if makes_one else functools.partial(request.param, kind)
-    before = signal.signal(signal.SIGALRM, handle)
-    yield
+# handlers of each form, and errors of each kind
+@pytest.fixture(
+    params=[
+        functools.partial(named, TimeoutError),
+        functools.partial(starred, JobOSError),
+        a_method(JobTimeout),
+        Limit(TimeoutError),
+    ],
+    ids=["a function", "of any arguments", "a method", "an object"],
+)
+def kind(request: pytest.FixtureRequest) -> Iterator[type[Exception]]:
+    """Return the error that the handler of SIGALRM raises."""
+    before = signal.signal(signal.SIGALRM, request.param)
+    with pytest.raises(Exception, match="the job took too long") as caught:
+        interrupt()
+    yield caught.type
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 
@@ -83,7 +86,6 @@ def silent_url() -> Iterator[str]:
         yield f"redis://127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.usefixtures("handler")
 def test_a_time_limit_ends_a_wait_for_redis_with_its_own_error(silent_url: str, kind: type[Exception]) -> None:
     ids = snowredis.connect(silent_url, durability="none")
     signal.setitimer(signal.ITIMER_REAL, 0.1)
@@ -93,7 +95,6 @@ def test_a_time_limit_ends_a_wait_for_redis_with_its_own_error(silent_url: str, 
     ids.close()
 
 
-@pytest.mark.usefixtures("handler")
 def test_redis_is_unavailable_while_the_error_of_a_time_limit_is_being_handled(kind: type[Exception]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -105,7 +106,6 @@ def test_redis_is_unavailable_while_the_error_of_a_time_limit_is_being_handled(k
             ids.next_id()
 
 
-@pytest.mark.usefixtures("handler")
 @pytest.mark.parametrize("call", [SnowflakeGenerator.next_id, SnowflakeGenerator.close])
 def test_a_time_limit_is_not_lost_where_errors_are_logged(
     pool: MemoryPool,

@@ -43,20 +43,6 @@ def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: SimP
     assert len(set(names)) == 4
 
 
-def test_copies_extend_each_others_reservation_by_repeating_the_renewal_that_was_under_way(place: SimPool) -> None:
-    """A documented limit: the chain cannot tell them apart before one of them begins another renewal."""
-    one = place.holder().claim()
-    two = replace(one)
-    first = one.ask_renew("aa" * 16)
-    place.stage.wait(1_000)
-    second = two.ask_renew("aa" * 16)
-    assert isinstance(first, Renewed)
-    assert isinstance(second, Renewed)
-    assert second.terms.until_ms == first.terms.until_ms + 1_000
-    assert isinstance(two.ask_renew(), Renewed)
-    assert one.lost().reason == LossReason.COPIED
-
-
 @pytest.mark.parametrize("behind_ms", [0, 500])
 def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: SimPool, behind_ms: int) -> None:
     """The marks tell; the clock of the server may be behind when it grants the later claim."""
@@ -70,22 +56,6 @@ def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: SimPoo
     place.restart()
     assert copy.lost().reason == LossReason.REASSIGNED
     assert isinstance(heir.ask_renew(), Renewed)
-
-
-def test_a_late_renewal_of_a_lease_that_was_released_is_no_rollback(place: SimPool) -> None:
-    """The next holder begins where the lease that was released ends."""
-    one, other = place.holder().claim(), place.holder().claim()
-    late, later = replace(one), replace(other)
-    heirs = []
-    for each in (one, other):
-        each.release()
-        heirs.append(place.holder().claim())
-    assert [heir.lanes_ms for heir in heirs] == [(late.until_ms,), (later.until_ms,)]
-    for each in (late, later):
-        refused = each.lost()
-        assert (refused.reason, refused.alarm) == (LossReason.REASSIGNED, None)
-    heirs[0].release()
-    assert place.holder().claim().worker == heirs[0].worker
 
 
 def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place: SimPool) -> None:

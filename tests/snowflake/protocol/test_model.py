@@ -7,9 +7,9 @@ import pickle
 import re
 import traceback
 from collections.abc import Sequence
-from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -42,11 +42,6 @@ def test_what_is_not_given_follows_from_the_ttl() -> None:
     assert PoolConfig(name="orders", failover_slack_ms=17_500).heartbeat_ms == 5_000
     assert config.layout == Layout()
     assert PoolConfig(name="orders", max_clock_lead_ms=0).max_clock_lead_ms == 0
-
-
-def test_the_constants_cannot_be_changed_later() -> None:
-    with pytest.raises(FrozenInstanceError):
-        PoolConfig(name="orders").ttl_ms = 1  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 64])
@@ -114,11 +109,23 @@ def test_the_ttl_that_an_error_advises_works(ttl: int, lead: int, slack: int) ->
 @given(
     layout=st.sampled_from([*layouts.values(), Layout(worker_last=True), Layout(tick_ms=7, epoch_ms=3)]),
     ttl=st.integers(100, MAX_TTL_MS),
+    lead=st.integers(0, 1_000),
     slack=st.integers(0, 1_000),
+    durability=st.sampled_from(["detect", "assured", "none"]),
 )
-def test_a_signature_says_all_that_makes_two_pools_differ(layout: Layout, ttl: int, slack: int) -> None:
-    assume(ttl > 2 * slack)
-    config = PoolConfig(name="orders", layout=layout, ttl_ms=ttl, failover_slack_ms=slack)
+def test_a_signature_says_all_that_makes_two_pools_differ(
+    layout: Layout, ttl: int, lead: int, slack: int, durability: Any
+) -> None:
+    assume(ttl > 2 * (lead + slack))
+    config = PoolConfig(
+        name="orders",
+        layout=layout,
+        datacenter=layout.datacenters - 1,
+        ttl_ms=ttl,
+        max_clock_lead_ms=lead,
+        failover_slack_ms=slack,
+        durability=durability,
+    )
     settings = signature_fields(config.signature)
     assert settings.pop("format") == str(FORMAT)
     read = PoolConfig(
@@ -130,21 +137,6 @@ def test_a_signature_says_all_that_makes_two_pools_differ(layout: Layout, ttl: i
     assert read == config
     # the script takes 400 characters
     assert len(config.signature) < 300
-
-
-def test_every_constant_shows_in_the_signature() -> None:
-    config = PoolConfig(name="orders", layout=layouts["twitter"])
-    changes: list[dict[str, Any]] = [
-        {"layout": layouts["leaf"]},
-        {"datacenter": 3},
-        {"ttl_ms": 30_001},
-        {"max_clock_lead_ms": 1},
-        {"failover_slack_ms": 1},
-        {"durability": "assured"},
-        {"durability": "none"},
-    ]
-    others = [replace(config, **({"datacenter": 0} | change)).signature for change in changes]
-    assert len({config.signature, *others}) == len(others) + 1
 
 
 def test_a_signature_has_all_constants_in_one_order() -> None:
@@ -160,7 +152,8 @@ def test_a_signature_has_all_constants_in_one_order() -> None:
 OWNER = re.compile(rb"{[^\x00-\x1f\x7f]*}")
 
 
-@given(host=st.text(), pid=st.integers(0, 2**31), label=st.text(max_size=300))
+@hypothesis.settings(max_examples=40)
+@given(host=st.text(max_size=120), pid=st.integers(0, 2**31), label=st.text(max_size=120))
 @example(host="h", pid=1, label="\x7f\x00\n\x1b[31m\x85")
 @example(host="h", pid=1, label="\N{GRINNING FACE}" * 300)
 @example(host="\N{GRINNING FACE}" * 300, pid=2**31, label='"' * 50 + "\\" * 50)

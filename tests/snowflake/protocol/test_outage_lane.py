@@ -232,6 +232,8 @@ def test_a_copy_whose_worker_id_was_released_loses_its_outage_lane(pool: Place, 
         assert pool.holder().claim().worker == copy.worker
     answer = copy.lost()
     assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, False)
+    # the next holder begins where the lease that was released ends, so nothing was rolled back
+    assert answer.alarm is None
 
 
 def test_a_copy_that_renewed_later_loses_its_outage_lane(pool: Place) -> None:

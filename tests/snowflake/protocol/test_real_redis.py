@@ -99,6 +99,12 @@ def settle(newcomer: Holder, *living: Holder) -> Holder:
     return newcomer.claim()
 
 
+def pass_floor(server: RedisServer, store: RedisStore) -> None:
+    """Let the floor of the pool have passed, as if its last loss was noticed long ago."""
+    before_ms = wall_ms() - store.config.floor_ms
+    server.client().hset(pool_keys(store.config.name)[0], "lost_at", before_ms)
+
+
 # --- steps 3 and 4 (lose, adopt): a server that forgot ---------------------------------------------
 
 
@@ -129,18 +135,6 @@ def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcome
     assert {newcomer.worker for newcomer in newcomers}.isdisjoint({known.worker, heir.worker, unknown.worker})
     assert min(min(newcomer.lanes_ms) for newcomer in newcomers) >= reserved
     assert len(named(events(own_server, LONG.name), "floor")) == 2
-
-
-def test_the_floor_after_a_restart_counts_from_the_moment_of_notice(own_server: RedisServer) -> None:
-    """However long the server has run: the first client may have been sent to it only now."""
-    create(open_store(own_server, SHORT), wall_ms())
-    holder(open_store(own_server, SHORT)).claim()
-    own_server.save()
-    own_server.restart()
-    # as a server that was started long ago says it: what counted was a start before the last script, by 2 s
-    really_wait(2_200)
-    began = wall_ms()
-    assert holder(open_store(own_server, SHORT)).settling().floor_ms >= began + SHORT.floor_ms
 
 
 # --- step 3 (lose): a server that went back in place -----------------------------------------------
@@ -231,7 +225,8 @@ def test_the_pool_keeps_the_tokens_of_living_leases_only(server: RedisServer) ->
         heir.ask_renew()
     assert heir.worker == before.worker
     assert heir.ask_renew().adopted
-    newcomer = settle(holder(store))
+    pass_floor(server, store)
+    newcomer = holder(store).claim()
     assert newcomer.worker == ended.worker
     fields = stored(server, name)[0]
     tokens = {field.removeprefix("t:"): worker for field, worker in fields.items() if field.startswith("t:")}
@@ -239,40 +234,6 @@ def test_the_pool_keeps_the_tokens_of_living_leases_only(server: RedisServer) ->
 
 
 # --- the index is only an index --------------------------------------------------------------------
-
-
-def test_a_large_index_that_is_lost_again_is_rebuilt_in_steps_between_which_others_are_served(
-    server: RedisServer,
-) -> None:
-    wide = Layout(timestamp_bits=41, backup_bits=0, worker_bits=15, sequence_bits=7)
-    store = new_pool(server, replace(LONG, layout=wide, ttl_ms=30_000))
-    name, count = store.config.name, 22_000
-    living = holder(store).claim()
-    client, (pool, leases, _) = server.client(), pool_keys(name)
-    record = record_of(client, name, living.worker)
-    with client.pipeline(transaction=False) as pipe:
-        for worker in range(1, count):
-            # the last one is free: its lease has ended
-            until = 1_000 if worker == count - 1 else wall_ms() + 60_000
-            other = record._replace(token_hash=f"{worker:040x}", until_ms=until, lease_end_ms=until)
-            pipe.hset(pool, f"w:{worker}", other.pack())
-        pipe.hset(pool, mapping={"records": count, "next": count})
-        pipe.execute()
-    newcomer, steps = holder(store), 0
-    while isinstance(answer := newcomer.ask_claim(), Settling):
-        steps += 1
-        if steps == 1:
-            client.delete(leases)
-        assert isinstance(living.ask_renew(), Renewed)
-        assert steps < 100
-    assert isinstance(answer, Granted)
-    assert answer.terms.worker == count - 1
-    assert steps >= 2
-    assert not client.hget(pool, "rebuild")
-    assert client.hget(pool, "records") == str(count)
-    assert holder(store).claim().worker == count
-    assert index(server, name) == lease_ends(server, name)
-    client.delete(pool, leases)
 
 
 def test_stray_members_of_the_index_are_thrown_out(server: RedisServer) -> None:
@@ -311,8 +272,8 @@ def test_a_lost_hash_is_a_lost_pool_whatever_the_index_says(server: RedisServer)
     assert holders[0].ask_renew().adopted
     # counted as well, or the index would be made anew at every look
     assert server.client().hget(pool_keys(name)[0], "records") == "1"
-    settle(newcomer, holders[0])
-    assert newcomer.worker != holders[0].worker
+    pass_floor(server, store)
+    assert newcomer.claim().worker != holders[0].worker
     assert index(server, name) == lease_ends(server, name)
 
 
@@ -560,7 +521,8 @@ def test_an_incarnation_that_no_server_made_does_not_spoil_the_pool(server: Redi
     liar = holder(store)
     liar.seen = Seen(seen, 0)
     assert liar.ask_claim().alarm
-    witness = settle(holder(store))
+    pass_floor(server, store)
+    witness = holder(store).claim()
     assert re.fullmatch(r"90000000000001-[0-9a-f]{16}", witness.seen.incarnation)
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "0")
     assert witness.ask_renew().adopted
@@ -575,7 +537,8 @@ def test_the_latest_times_that_are_taken_from_a_client_do_not_spoil_the_pool(ser
     assert isinstance(liar.ask_renew(), Renewed)
     assert isinstance(liar.ask_renew(ahead_ms=int(LATE) - 1 - wall_ms()), Renewed)
     assert isinstance(witness.ask_renew(), Renewed)
-    assert settle(holder(store), witness).worker not in (witness.worker, liar.worker)
+    pass_floor(server, store)
+    assert holder(store).claim().worker not in (witness.worker, liar.worker)
 
 
 # --- a server that refuses, or is not there --------------------------------------------------------
