@@ -75,12 +75,6 @@ def down(sim: SegmentSimulation) -> None:
     sim.take_down(_network(sim).master, sim.random.randint(200_000, 8_000_000))
 
 
-def redis_clock(sim: SegmentSimulation) -> None:
-    sim.fired["redis_clock"] += 1
-    # two clocks differ by SKEW at most
-    _network(sim).master.offset_us = sim.random.randint(-200_000, 200_000)
-
-
 def ahead(sim: SegmentSimulation) -> None:
     """Let Redis' clock be ahead for some seconds, as before it is set at a boot; often a loss falls into them."""
     network, random = _network(sim), sim.random
@@ -151,7 +145,8 @@ def _promote(sim: SegmentSimulation, network: Any, *, split_us: int = 0, lost_us
 
 def failover(sim: SegmentSimulation) -> None:
     sim.fired["failover"] += 1
-    _promote(sim, _network(sim), lost_us=_lost_us(sim, 3_000_000))
+    # to a replica, or to a server that has read a backup
+    _promote(sim, _network(sim), lost_us=_lost_us(sim, sim.random.choice((3_000_000, 20_000_000))))
 
 
 def split(sim: SegmentSimulation) -> None:
@@ -161,11 +156,6 @@ def split(sim: SegmentSimulation) -> None:
         slack_us = sim.slack_ms * 1000
         split_us = sim.random.randint(1, max(1, slack_us - 500_000))
         _promote(sim, network, split_us=split_us, lost_us=_lost_us(sim, 3_000_000))
-
-
-def moved(sim: SegmentSimulation) -> None:
-    sim.fired["moved"] += 1
-    _promote(sim, _network(sim), lost_us=_lost_us(sim, 20_000_000))
 
 
 def again(sim: SegmentSimulation) -> None:
@@ -248,7 +238,6 @@ FAULTS: dict[str, Fault] = {
     "snapshot": snapshot,
     "failover": failover,
     "split": split,
-    "moved": moved,
     "again": again,
     "failback": failback,
     "rollback": rollback,
@@ -260,7 +249,6 @@ FAULTS: dict[str, Fault] = {
     "bypass": _offspring("bypass", lambda parent: parent.fork(bypass=True)),
     "suspended": suspended,
     "signal": signal,
-    "redis_clock": redis_clock,
     "ahead": ahead,
     "rights": rights,
 }

@@ -26,8 +26,8 @@ HEALED_US = 33_000_000
 # what lets Redis forget without a sign
 IN_PLACE = "rollback"
 NOISE = ("loss", "delay", "duplicate", "reorder")
-LOSSES = ("wipe", "snapshot", "failover", "split", "moved", "again", "failback", "ahead", IN_PLACE)
-OTHERS = ("pause", "crash", "down", "close", "fork", "bypass", "suspended", "signal", "redis_clock", "rights")
+LOSSES = ("wipe", "snapshot", "failover", "split", "again", "failback", "ahead", IN_PLACE)
+OTHERS = ("pause", "crash", "down", "close", "fork", "bypass", "suspended", "signal", "rights")
 CLASSES = (*NOISE, *LOSSES, *OTHERS)
 
 

@@ -10,7 +10,7 @@ from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.numbers import NumbersClosed, NumbersExhausted, create_tag
 from snowredis.numbers import protocol as replies
 from snowredis.numbers.masters import Master
-from snowredis.numbers.protocol import ClosedReason, OpenRequest, TakeRequest
+from snowredis.numbers.protocol import OpenRequest, TakeRequest
 from snowredis.numbers.stores import MemoryTag, RedisTag, tag_keys
 from tests.support.servers import RedisServer
 
@@ -32,16 +32,6 @@ def taken(store: Any, wanted: int = 1, seen: int = 0) -> Any:
 
 def opened(store: Any, number: int) -> Any:
     return store.send(OpenRequest("open", from_number=number))
-
-
-def test_a_tag_that_nobody_created_hands_out_nothing(store: Any) -> None:
-    reply = taken(store)
-    assert isinstance(reply, replies.Shut)
-    assert reply.reason is ClosedReason.NO_TAG
-    # its stride is not known
-    assert isinstance(opened(store, 50), replies.AbsentTag)
-    created(store)
-    assert isinstance(store.send(OpenRequest("create")), replies.ExistingTag)
 
 
 @pytest.mark.parametrize("kind", ["redis", "memory"])

@@ -66,19 +66,6 @@ def test_an_hour_that_comes_twice_repeats_no_number(stage: Stage) -> None:
     ]
 
 
-def test_a_clock_that_is_set_back_goes_on_with_the_numbers_of_that_day(stage: Stage) -> None:
-    ids, others = stage.generator(), stage.generator()
-    stage.set("2026-11-22T23:59:59")
-    made = [ids.next_id(), others.next_id()]
-    stage.set("2026-11-23T00:00:01")
-    made += [ids.next_id(), others.next_id()]
-    stage.set("2026-11-22T23:59:59")
-    made += [ids.next_id(), others.next_id()]
-    stage.set("2026-11-23T00:00:01")
-    made += [ids.next_id(), others.next_id()]
-    assert sorted(made) == [f"2026112{day}-00000{number}" for day in (2, 3) for number in (1, 2, 3, 4)]
-
-
 def test_the_highest_number_of_a_period_is_the_last_and_a_batch_beyond_it_takes_nothing(stage: Stage) -> None:
     ids = stage.generator(format="{date:%Y%m%d}-{number:01}")
     assert ids.next_id() == "20261122-1"

@@ -62,17 +62,6 @@ def test_a_period_holds_its_instants_and_no_others(zone: str, around: str, perio
             assert calendar.at(later.first_ms - 1).label == label
 
 
-def test_an_hour_that_comes_twice_is_one_period() -> None:
-    calendar = Calendar("hour", "Europe/Berlin")
-    # from 00:00 to 02:00 UTC it is 2 o'clock in Berlin
-    starts = [ms_of(datetime(2026, 10, 25, 0, minute, tzinfo=UTC)) for minute in (0, 59)]
-    starts += [ms_of(datetime(2026, 10, 25, 1, minute, tzinfo=UTC)) for minute in (0, 59)]
-    periods = [calendar.at(ms) for ms in starts]
-    assert {each.label for each in periods} == {"2026-10-25T02"}
-    assert {each.first_ms for each in periods} == {starts[0]}
-    assert calendar.at(starts[0] + 2 * 3_600_000).label == "2026-10-25T03"
-
-
 @pytest.mark.parametrize("zone", ["Europe/Bielefeld", "", "../etc/passwd", "/etc/localtime"])
 def test_an_unknown_zone_is_refused(zone: str) -> None:
     with pytest.raises(ConfigError, match=r"zone must be the name of a time zone.*pip install tzdata"):

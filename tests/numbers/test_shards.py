@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from snowredis import WorkerPool
 from snowredis.cli import main
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, LayoutMismatch, StoreUnavailable
-from snowredis.numbers import create_tag, take_shard_number
+from snowredis.numbers import create_tag
 from snowredis.numbers.stores import tag_keys
 from snowredis.testing import memory_pool
 from tests.support.servers import RedisServer
@@ -61,20 +60,6 @@ def test_a_pool_takes_the_next_number_and_keeps_it(
     WorkerPool(server.url, s4).delete()
     assert create(s4, "--yes") == 0
     assert datacenter_of(server.url, s4) == 5
-
-
-def test_many_that_take_a_number_at_once_get_different_ones(server: RedisServer, tag: str) -> None:
-    create_tag(server.url, tag, layout=LAYOUT)
-    taken: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: taken.extend(take_shard_number(server.url, LAYOUT, tag) for _ in range(8)))
-        for _ in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(taken) == list(range(1, 49))
 
 
 def test_a_process_creates_no_shard(own_server: RedisServer) -> None:
