@@ -168,6 +168,7 @@ def effective_kind(kind: str | None = None, settings: Mapping[str, Any] | None =
 
 def preload() -> None:
     """Load what the first Snowflake needs, in a process that forks: each child would load it. Connects to nothing."""
+    import snowredis.connection  # noqa: F401 - it loads the rest
     from snowredis.snowflake.protocol import redis_store
 
     for name in ("claim", "renew", "release"):

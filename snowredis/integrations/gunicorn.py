@@ -21,7 +21,6 @@ arbiter, for a worker that is gone.
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import signal
 from collections.abc import Callable, MutableMapping
@@ -37,8 +36,6 @@ __all__ = ["on_starting", "post_worker_init", "worker_exit"]
 
 # classes of workers that use sockets and threads as they are
 PLAIN_WORKERS = ("sync", "gthread")
-# modules that a claim imports; they import the others that it needs
-CLAIM_MODULES = ("redis", "snowredis.connection", "snowredis.snowflake.protocol.redis_store")
 
 Hook = Callable[..., Any]
 
@@ -63,8 +60,9 @@ def _log_errors(hook: Hook) -> Hook:
 def on_starting(server: Any) -> None:
     """In the arbiter: import what a claim needs, so that its workers share it instead of importing it each."""
     if server.cfg.worker_class_str in PLAIN_WORKERS:
-        for name in CLAIM_MODULES:
-            importlib.import_module(name)
+        from snowredis.process_generator import preload
+
+        preload()
 
 
 @_log_errors

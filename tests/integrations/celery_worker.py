@@ -98,6 +98,8 @@ def worker(server: RedisServer, log: Path, *options: str, name: str = "w@test", 
         process = warm.Popen(
             [sys.executable, "-m", "celery", "-A", APP, "worker", "-n", name, "--loglevel=INFO"]
             + ["--without-mingle", "--without-gossip", "--without-heartbeat", *options],
+            # which gevent patches before it is imported
+            imported=() if "--pool=gevent" in options else ("celery.bin.celery",),
             cwd=ROOT,
             env=variables,
             stdin=subprocess.DEVNULL,

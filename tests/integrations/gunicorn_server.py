@@ -140,6 +140,7 @@ def gunicorn(
         process = warm.Popen(
             [sys.executable, "-m", "gunicorn", *arguments, *options]
             + [app if ":" in app else f"tests.integrations.gunicorn_app:{app}"],
+            imported=("gunicorn.app.wsgiapp",),
             cwd=ROOT,
             env={
                 **{name: text for name, text in os.environ.items() if name not in ("SNOWREDIS_URL", "SNOWREDIS_POOL")},

@@ -39,8 +39,8 @@ def assert_no_id_twice(fleet: Fleet, tasks: int) -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_prefork_children_have_worker_ids_of_their_own_and_release_them(fleet: Any) -> None:
-    with fleet("--concurrency=2") as running:
+def test_prefork_children_have_worker_ids_of_their_own_and_release_them_also_if_they_are_killed(fleet: Any) -> None:
+    with fleet("--concurrency=2", TTL="60") as running:
         running.send(60)
         running.wait_for(60)
         workers = running.workers()
@@ -48,8 +48,13 @@ def test_prefork_children_have_worker_ids_of_their_own_and_release_them(fleet: A
         assert {worker.pid for worker in workers} == {int(note[0]) for note in running.notes()}
         assert running.process.pid not in {worker.pid for worker in workers}
         assert {worker.label for worker in workers} == {"w@test"}
+        killed = int(running.notes()[-1][0])
+        os.kill(killed, signal.SIGKILL)
+        running.send(30)
+        running.wait_for(90)
+        eventually(lambda: killed not in {worker.pid for worker in running.workers()}, "a lease released")
         running.end()
-        assert_no_id_twice(running, 60)
+        assert_no_id_twice(running, 90)
         assert running.workers() == []
         assert running.process.returncode == 0
 
@@ -70,26 +75,12 @@ def test_a_cold_shutdown_releases_the_worker_ids_too(fleet: Any) -> None:
 
 def test_children_that_are_replaced_after_some_tasks_release_theirs(fleet: Any) -> None:
     with fleet("--concurrency=2", "--max-tasks-per-child=5") as running:
-        running.send(30)
-        running.wait_for(30)
-        assert len({note[0] for note in running.notes()}) >= 5
-        eventually(lambda: len(running.workers()) <= 4, "leases of living children only")
-        running.end()
-        assert_no_id_twice(running, 30)
-        assert running.workers() == []
-
-
-def test_the_worker_id_of_a_killed_child_is_released_at_once(fleet: Any) -> None:
-    with fleet("--concurrency=2", TTL="60") as running:
         running.send(20)
         running.wait_for(20)
-        killed = int(running.notes()[-1][0])
-        os.kill(killed, signal.SIGKILL)
-        running.send(30)
-        running.wait_for(50)
-        eventually(lambda: killed not in {worker.pid for worker in running.workers()}, "a lease released")
+        assert len({note[0] for note in running.notes()}) >= 4
+        eventually(lambda: len(running.workers()) <= 4, "leases of living children only")
         running.end()
-        assert_no_id_twice(running, 50)
+        assert_no_id_twice(running, 20)
         assert running.workers() == []
 
 
@@ -108,28 +99,20 @@ def test_a_worker_of_one_process_releases_its_worker_ids_at_its_end(fleet: Any, 
         assert running.workers() == []
 
 
-def makes_ids_and_ends(running: Any) -> None:
-    running.send(20)
-    running.wait_for(20)
-    assert {worker.label for worker in running.workers()} == {"w@test"}
-    running.end()
-    assert_no_id_twice(running, 20)
-    assert running.workers() == []
-
-
-def test_including_the_module_is_enough(fleet: Any, own_server: RedisServer) -> None:
-    settings = {"SETUP": "0", "SNOWREDIS_URL": own_server.url, "SNOWREDIS_POOL": POOL, "SNOWREDIS_TTL": "120"}
-    with fleet("--concurrency=1", "--include=snowredis.integrations.celery", **settings) as running:
-        makes_ids_and_ends(running)
-
-
-def test_spawned_children_are_labelled_and_release_their_worker_ids(fleet: Any) -> None:
+def test_including_the_module_is_enough_also_where_children_are_spawned(fleet: Any, own_server: RedisServer) -> None:
     from celery.concurrency.prefork import process_destructor
 
-    if "exitcode" not in process_destructor.__code__.co_varnames:
-        pytest.skip("this celery starts children by fork only")
-    with fleet("--concurrency=1", START="spawn") as running:
-        makes_ids_and_ends(running)
+    settings = {"SETUP": "0", "SNOWREDIS_URL": own_server.url, "SNOWREDIS_POOL": POOL, "SNOWREDIS_TTL": "120"}
+    if "exitcode" in process_destructor.__code__.co_varnames:
+        # an older celery starts children by fork only
+        settings["START"] = "spawn"
+    with fleet("--concurrency=1", "--include=snowredis.integrations.celery", **settings) as running:
+        running.send(20)
+        running.wait_for(20)
+        assert {worker.label for worker in running.workers()} == {"w@test"}
+        running.end()
+        assert_no_id_twice(running, 20)
+        assert running.workers() == []
 
 
 def test_the_broker_takes_tasks_whose_ids_are_snowflakes(fleet: Any, own_server: RedisServer) -> None:

@@ -57,8 +57,8 @@ class Project:
     def program(self, name: str, *arguments: str, cold: bool = False, **settings: Any) -> str:
         """Run programs/django_NAME.py in this directory."""
         module = f"tests.integrations.programs.django_{name}"
-        # those that add to INSTALLED_APPS do it themselves
-        start = "" if name in ("graphql", "openapi", "rest") else "import django; django.setup(); "
+        # these do it themselves
+        start = "" if name in ("programs", *WITH_APPS) else "import django; django.setup(); "
         return self.run("-c", f"{start}import {module}", *arguments, cold=cold, MORE_SETTINGS=repr(settings))
 
 
@@ -108,7 +108,11 @@ def test_migrations_are_complete_and_stable(project: Project) -> None:
     assert "kind='snowflake:?pool=invoices'" in migration
     assert "partial" not in migration
     assert "lambda" not in migration
-    project.program("copied_fields")
+    assert "django.GeneratedUUIDField(primary_key=True, serialize=False)" in migration
+    assert "django.GeneratedCharField(max_length=26, unique=True)" in migration
+    assert "django.GeneratedUUIDField(editable=True, kind='uuid4')" in migration
+    assert "django.GeneratedCharField(kind='objectid', max_length=30)" in migration
+    assert "django.SnowflakeField(kind='snowflake:?pool=tickets')" in migration
 
 
 def test_a_column_added_to_a_table_with_rows_is_not_filled_with_one_id_for_all(project: Project) -> None:
@@ -145,28 +149,27 @@ def test_it_is_the_primary_key_of_models_and_link_tables_that_declare_none(proje
     assert "shop.Order_tags" not in checked
 
 
-# program -> packages that it needs; its first line says what it shows
-PROGRAMS: dict[str, tuple[str, ...]] = {
-    "admin_pages": (),
-    "dump_and_load": (),
-    "eager_keys": (),
-    "foreign_keys": (),
-    "forms": (),
+# the first line of a program says what it shows; these share the start of Django
+PROGRAMS = (
+    *("admin_pages", "composite_key", "copied_fields", "dump_and_load", "eager_keys", "foreign_keys", "forms", "json"),
+    *("other_kinds", "overridden_settings", "paths", "plain_field", "refused_keys"),
+)
+# program with apps of its own -> packages that it needs
+WITH_APPS: dict[str, tuple[str, ...]] = {
     "graphql": ("graphene_django", "strawberry_django"),
-    "json": ("ninja",),
     "openapi": ("rest_framework", "drf_spectacular"),
-    "overridden_settings": (),
-    "paths": (),
-    "plain_field": (),
-    "refused_keys": (),
     "rest": ("rest_framework",),
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_what_a_program_of_the_project_shows_is_so(project: Project, name: str) -> None:
+def test_what_programs_of_the_project_show_is_so(project: Project) -> None:
+    project.program("programs", *(name for name in PROGRAMS if name != "json" or find_spec("ninja")))
+
+
+@pytest.mark.parametrize("name", WITH_APPS)
+def test_what_a_program_with_more_apps_shows_is_so(project: Project, name: str) -> None:
     # some packages cannot be imported without settings
-    missing = [package for package in PROGRAMS[name] if find_spec(package) is None]
+    missing = [package for package in WITH_APPS[name] if find_spec(package) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}")
     project.program(name)
@@ -174,10 +177,6 @@ def test_what_a_program_of_the_project_shows_is_so(project: Project, name: str) 
 
 def test_objects_forms_and_pages_of_the_admin_need_no_redis_until_a_row_is_inserted(project: Project) -> None:
     project.program("lazy_keys", SNOWREDIS={"url": "redis://127.0.0.1:1", "Pool": "shop"})
-
-
-def test_a_composite_primary_key_may_hold_one(project: Project) -> None:
-    project.program("composite_key")
 
 
 # --- settings and checks --------------------------------------------------------------------------------
@@ -211,16 +210,6 @@ def test_variables_are_used_where_settings_say_nothing(project: Project) -> None
     )
     assert "snowredis.E001" in said
     assert "'nonsense'" in said
-
-
-def test_fields_of_other_kinds_fill_themselves(project: Project) -> None:
-    migration = (project.directory / "shop" / "migrations" / "0001_initial.py").read_text()
-    assert "django.GeneratedUUIDField(primary_key=True, serialize=False)" in migration
-    assert "django.GeneratedCharField(max_length=26, unique=True)" in migration
-    assert "django.GeneratedUUIDField(editable=True, kind='uuid4')" in migration
-    assert "django.GeneratedCharField(kind='objectid', max_length=30)" in migration
-    assert "django.SnowflakeField(kind='snowflake:?pool=tickets')" in migration
-    project.program("other_kinds")
 
 
 def test_the_kind_of_ids_of_a_project_is_a_setting(project: Project) -> None:

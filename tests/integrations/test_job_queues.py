@@ -14,6 +14,7 @@ import pytest
 import redis
 
 import snowredis
+from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
@@ -31,8 +32,9 @@ class Queue:
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
-            return subprocess.Popen(
+            return warm.Popen(
                 [sys.executable, "-m", *command],
+                imported=(command[0],),
                 cwd=ROOT,
                 env={**os.environ, "QUEUE_URL": self.url, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
@@ -112,15 +114,14 @@ def test_the_processes_of_dramatiq_release_their_worker_ids_when_they_stop(queue
     assert (info.used, info.releases, info.expired, info.died) == (0, info.claims, 0, 0)
 
 
-@pytest.mark.parametrize("kind", ["thread", "process"])
-def test_the_workers_of_huey_release_their_worker_ids_when_they_stop(queue: Queue, kind: str) -> None:
+def test_the_workers_of_huey_release_their_worker_ids_when_they_stop(queue: Queue) -> None:
     pytest.importorskip("huey")
     from tests.integrations.queue_tasks import huey_task
 
     _, task = huey_task()
     for number in range(TASKS):
         task(number)
-    worker = queue.start("huey.bin.huey_consumer", "tests.integrations.huey_app.huey", "-w", "2", "-k", kind)
+    worker = queue.start("huey.bin.huey_consumer", "tests.integrations.huey_app.huey", "-w", "2", "-k", "process")
     queue.wait_for_ids()
     # SIGTERM interrupts the last task, which may not have returned yet, and then its process, which releases its id
     queue.end(worker, signal.SIGINT)

@@ -50,15 +50,14 @@ def test_parent_and_children_repeat_no_id_and_children_release_their_worker_ids(
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     made, different, others = json.loads(done.stdout)
-    assert made == different == 33 * 110
+    assert made == different == (33 if method == "fork" else 23) * 110
     assert others == []
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_generator_as_an_argument_is_refused_with_what_to_do_instead(
-    program: Callable[..., subprocess.CompletedProcess[str]], method: str
+    program: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    done = program("generator_as_an_argument", method)
+    done = program("generator_as_an_argument", "spawn")
     assert done.returncode == 1
     assert "TypeError: a snowredis generator cannot be pickled or copied" in done.stderr
     assert "Call snowredis.connect() in each process" in done.stderr

@@ -97,7 +97,7 @@ def snapshot(server: RedisServer) -> Any:
         return pool.snapshot()
 
 
-def test_settings_ticks_and_ids_are_those_of_the_vectors(node: Node) -> None:
+def test_settings_ticks_ids_decisions_and_layouts_are_those_of_the_vectors(node: Node) -> None:
     for pool in VECTORS["pools"]:
         settings = node.ask("settings", pool["signature"])
         found = {name: settings[of] for name, of in SETTINGS.items()}
@@ -108,9 +108,6 @@ def test_settings_ticks_and_ids_are_those_of_the_vectors(node: Node) -> None:
         fields = {name: value for name, value in case.items() if name not in ("layout", "id")}
         assert node.ask("encode", case["layout"], fields) == case["id"]
         assert node.ask("decode", case["layout"], case["id"]) == fields
-
-
-def test_it_makes_ids_only_where_the_vectors_of_decisions_allow_one(node: Node) -> None:
     for case in VECTORS["decisions"]:
         found = node.ask("decision", VECTORS["pools"][case["pool"]]["signature"], case)
         assert found["opened"] == case["opened"], case["name"]
@@ -119,9 +116,6 @@ def test_it_makes_ids_only_where_the_vectors_of_decisions_allow_one(node: Node) 
         for made in filter(None, [found["made"]]):
             assert made["lane"] in case["lanes"], case["name"]
             assert (made["tick"], made["worker"]) == (case["tick"], int(case["lease"].partition(",")[0])), case["name"]
-
-
-def test_ids_of_many_layouts_have_the_same_parts(node: Node) -> None:
     for layout in LAYOUTS:
         for case in layout["ids"]:
             lane = {"lane": int(case["backup"])}
@@ -129,7 +123,9 @@ def test_ids_of_many_layouts_have_the_same_parts(node: Node) -> None:
             assert node.ask("decode", layout["spec"], case["id"]) == fields
 
 
-def test_node_and_python_processes_repeat_no_id(server: RedisServer, start: Callable[[], Node]) -> None:
+def test_node_and_python_processes_repeat_no_id_nor_does_one_after_a_killed_one(
+    server: RedisServer, start: Callable[[], Node]
+) -> None:
     new_pool(server.url, POOL)
     nodes = [start(), start()]
     with contextlib.closing(snowredis.connect(server.url, pool=POOL)) as python, ThreadPoolExecutor(3) as threads:
@@ -138,18 +134,12 @@ def test_node_and_python_processes_repeat_no_id(server: RedisServer, start: Call
         assert len(workers) == 2
         makers = [*(node.ids for node in nodes), lambda: python.next_ids(COUNT)]
         made = [ids for batches in threads.map(lambda make: [make() for _ in range(3)], makers) for ids in batches]
+        nodes[0].process.kill()
+        after = start()
+        assert after.connect(server) not in workers
+        made.append(after.ids())
     assert all(ids == sorted(ids) for ids in made)
-    assert len({number for ids in made for number in ids}) == 9 * COUNT
-
-
-def test_a_process_after_a_killed_one_repeats_no_id(server: RedisServer, start: Callable[[], Node]) -> None:
-    new_pool(server.url, POOL)
-    first, second = start(), start()
-    worker = first.connect(server)
-    ids = first.ids()
-    first.process.kill()
-    assert second.connect(server) != worker
-    assert not set(ids) & set(second.ids())
+    assert len({number for ids in made for number in ids}) == 10 * COUNT
 
 
 def test_a_process_is_listed_until_sigterm_which_releases(server: RedisServer, node: Node) -> None:
@@ -232,19 +222,15 @@ def test_a_clock_ahead_makes_no_id_at_the_end_of_the_lease(server: RedisServer, 
     assert node.can_make_ids()
 
 
-def test_a_pool_that_is_absent_is_refused(server: RedisServer, node: Node) -> None:
+def test_a_pool_or_a_redis_that_is_absent_or_silent_is_refused_in_time(
+    server: RedisServer, tmp_path: Path, node: Node
+) -> None:
     server.client().flushdb()
     with pytest.raises(Refused, match="NO_POOL"):
         node.connect(server)
     assert not server.client().keys()
-
-
-def test_a_redis_that_is_not_there_is_refused_with_a_code(tmp_path: Path, node: Node) -> None:
     with pytest.raises(Refused, match="NO_REPLY"):
         node.ask("connect", {"url": f"unix://{tmp_path}/none.sock", "pool": POOL, "maxWaitMs": 300})
-
-
-def test_connect_waits_no_longer_than_it_may_for_a_redis_that_accepts_and_never_replies(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
         # NO_REPLY, had it waited for the 2 s that it gives a reply

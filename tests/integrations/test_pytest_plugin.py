@@ -45,7 +45,7 @@ def test_ids_are_the_same_in_every_test_and_every_run(inner: pytest.Pytester, mo
         """
     )
     said = []
-    for harmful in ([], [("URL", "redis://192.0.2.1:1"), ("MIN_REPLICAS", "2"), ("SEQUENCE_START", "spread")]):
+    for harmful in ((), (("URL", "redis://192.0.2.1:1"), ("MIN_REPLICAS", "2"), ("SEQUENCE_START", "spread"))):
         for name, value in harmful:
             monkeypatch.setenv(f"SNOWREDIS_{name}", value)
         result = inner.runpytest_subprocess(*PLUGIN, "-s")
@@ -93,42 +93,26 @@ def test_the_generator_of_the_process_is_restored(inner: pytest.Pytester) -> Non
     inner.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=3)
 
 
-def test_settings_may_be_said(inner: pytest.Pytester) -> None:
-    inner.makeconftest(
-        """
-        import pytest
-
-        @pytest.fixture
-        def snowredis_settings():
-            return {"layout": "js-safe"}
-        """
-    )
-    inner.makepyfile(
-        """
-        import snowredis
-
-        def test_ids(snowredis_ids):
-            assert snowredis.next_id() < 2**53
-
-        def test_pool(snowredis_pool):
-            assert snowredis_pool.connect().next_id() < 2**53
-        """
-    )
-    inner.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=2)
-
-
 def test_a_pool_is_on_a_redis_of_its_own_and_ends_with_the_run(inner: pytest.Pytester) -> None:
     inner.makepyfile(
         """
         import subprocess, sys
-        import redis, snowredis
+        import pytest, redis, snowredis
 
         pools = []
+
+        @pytest.fixture
+        def snowredis_settings():
+            return {"layout": "js-safe"}
+
+        def test_settings_may_be_said(snowredis_ids):
+            assert snowredis.next_id() < 2**53
 
         def test_two_generators(snowredis_pool):
             ids, others = snowredis_pool.connect(), snowredis_pool.connect(label="others")
             made = ids.next_ids(100) + others.next_ids(100)
             assert len(set(made)) == 200
+            assert max(made) < 2**53
             workers = snowredis.WorkerPool(snowredis_pool.url, snowredis_pool.name).workers()
             assert [worker.label for worker in workers] == ["", "others"]
             assert redis.Redis.from_url(snowredis_pool.redis_url).ping()
@@ -141,12 +125,12 @@ def test_a_pool_is_on_a_redis_of_its_own_and_ends_with_the_run(inner: pytest.Pyt
             assert snowredis.WorkerPool(before.url, before.name).workers() == []
             assert before.url == snowredis_pool.url
             assert before.name != snowredis_pool.name
-            program = "import sys, snowredis; print(snowredis.connect(sys.argv[1], pool=sys.argv[2]).next_id())"
-            assert int(subprocess.check_output([sys.executable, "-c", program, before.url, snowredis_pool.name])) > 0
+            program = "import sys, snowredis; print(snowredis.connect(sys.argv[1], pool='other').next_id())"
+            assert int(subprocess.check_output([sys.executable, "-c", program, before.url])) > 0
         """
     )
     result = inner.runpytest_subprocess(*PLUGIN, "-s")
-    result.assert_outcomes(passed=2)
+    result.assert_outcomes(passed=3)
     (directory,) = re.findall(r"directory (\S+)", result.stdout.str())
     assert not os.path.exists(directory)
     assert not os.path.exists(f"{directory}.lock")

@@ -91,7 +91,7 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
         alembic("upgrade", "head")
         web, other = free_port(), free_port()
         gunicorn = ["app:app", "--worker-class=uvicorn_worker.UvicornWorker", "--workers=2", "--no-control-socket"]
-        celery = ["-A", "tasks", "worker", "--concurrency", "2", "--without-mingle", "--without-gossip"]
+        celery = ["-A", "tasks", "worker", "--concurrency", "1", "--without-mingle", "--without-gossip"]
         with (
             contextlib.ExitStack() as stack,
             running([sys.executable, "-m", "celery", *celery], shop, environment),
@@ -117,7 +117,8 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
             engine.dispose()
             # a worker whose settings the pool refuses serves, and says that it has no ids
             without = environment | {"SNOWREDIS_LAYOUT": "41/0/2/9/11"}
-            with running([sys.executable, "-m", "gunicorn", *gunicorn, "-b", f"127.0.0.1:{other}"], shop, without):
+            one = [*gunicorn, "--workers=1", "-b", f"127.0.0.1:{other}"]
+            with running([sys.executable, "-m", "gunicorn", *one], shop, without):
                 refused = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{other}"))
                 eventually(lambda: refused.get("/openapi.json"), "the other service", 40, ignored=(httpx.HTTPError,))
                 assert refused.get("/ready").status_code == 503

@@ -121,7 +121,12 @@ def serving(directory: Path) -> Iterator[Serve]:
         variables = os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": url} | environment
         with log.open("wb") as output:
             process = warm.Popen(
-                [sys.executable, *arguments], env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                [sys.executable, *arguments],
+                imported=("uvicorn", "snowredis.web.service"),
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             )
         started.append(Served(process, port, log))
         if ready:

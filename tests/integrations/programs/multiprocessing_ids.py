@@ -49,11 +49,12 @@ def processes_and_pools():
     process.join()
     assert process.exitcode == 0
     # each spawned child imports everything again, so there are few
-    pool = context.Pool(1, maxtasksperchild=5)
-    batches += pool.map(make, range(10), chunksize=1)
-    pool.close()
-    pool.join()
-    with ProcessPoolExecutor(2, mp_context=context) as pool:
+    if METHOD == "fork":
+        pool = context.Pool(1, maxtasksperchild=5)
+        batches += pool.map(make, range(10), chunksize=1)
+        pool.close()
+        pool.join()
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
         batches += pool.map(make, range(20))
     batches.append(make())
     say(batches)
