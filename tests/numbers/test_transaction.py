@@ -112,7 +112,7 @@ def test_numbers_behind_a_pooler_leave_no_gap(
 
 
 def test_a_connection_that_commits_by_itself_is_refused(engine: sa.Engine, numbers: TransactionNumbers) -> None:
-    commit = [engine.execution_options(isolation_level="AUTOCOMMIT")]
+    commit: list[sa.Engine] = [engine.execution_options(isolation_level="AUTOCOMMIT")]
     commit.append(sa.create_engine(engine.url, isolation_level="AUTOCOMMIT"))
     if engine.dialect.name != "sqlite" or sys.version_info >= (3, 12):
         # the driver's own setting, which SQLAlchemy does not know of
