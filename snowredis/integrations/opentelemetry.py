@@ -16,6 +16,8 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, g
 from snowredis import __version__
 from snowredis.monitor.metric_values import SegmentTotals, TotalsTracker, new_durations
 from snowredis.monitor.metrics import PROCESS, Metric
+from snowredis.process.exit import EXIT
+from snowredis.process.fork import GUARD
 from snowredis.snowflake.lease.context import BOUNDS_S, Durations
 
 _Callback = Callable[[CallbackOptions], Iterable[Observation]]
@@ -27,7 +29,7 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
     Call it once, after the SDK is set up; in forked workers, where the SDK is set up in them.
     """
     meter: Any = get_meter("snowredis", __version__, meter_provider)
-    totals, segments = TotalsTracker(), SegmentTotals()
+    totals = TotalsTracker(lambda: EXIT.members)
     histograms = {metric: _histogram(meter, metric) for metric in PROCESS if metric.kind == "histogram"}
     before: dict[tuple[Metric, str], Durations] = {}
 
@@ -38,6 +40,8 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
                 for duration in new_durations(before.get((metric, pool), Durations()), now):
                     histogram.record(duration, {"pool": pool})
                 before[metric, pool] = now
+
+    segments = SegmentTotals(lambda: GUARD.members)
 
     def callback(metric: Metric, of: TotalsTracker) -> _Callback:
         def observe(_: CallbackOptions) -> Iterator[Observation]:

@@ -32,7 +32,7 @@ from snowredis.monitor.metric_values import Family, SegmentTotals, TotalsTracker
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.exit import EXIT
-from snowredis.process.fork import run_in_forked_children
+from snowredis.process.fork import GUARD, run_in_forked_children
 from snowredis.process.log import log
 from snowredis.settings import required_pool
 from snowredis.snowflake.lease.context import BOUNDS_S, Durations
@@ -54,7 +54,7 @@ class MetricFiles:
     """Writes the metrics of this process every *every_s* and at its end. Starts again in every forked child."""
 
     def __init__(self, every_s: float) -> None:
-        self._totals = (TotalsTracker(), SegmentTotals())
+        self._totals = (TotalsTracker(lambda: EXIT.members), SegmentTotals(lambda: GUARD.members))
         self._every_s = every_s
         # the last warning, which is not repeated
         self._warning = ""
@@ -182,7 +182,7 @@ class ProcessMetrics:
     """Collector for the generators of this process; see register()."""
 
     def __init__(self) -> None:
-        self._totals = (TotalsTracker(), SegmentTotals())
+        self._totals = (TotalsTracker(lambda: EXIT.members), SegmentTotals(lambda: GUARD.members))
 
     def describe(self) -> Iterable[Exported]:
         """Return the metrics without samples, so that two collectors in one registry are refused."""

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from snowredis.monitor.metrics import POOL, PROCESS, READING, SEGMENTS, SNAPSHOT, Metric
 from snowredis.monitor.pool_monitor import Reading
-from snowredis.process.fork import GUARD
 from snowredis.snowflake.lease.context import BOUNDS_S, Durations
 
 # values of one source, such as a pool: by metric, and the value of its last label or ""
@@ -83,7 +82,7 @@ class TotalsTracker:
     """Sum the metrics of all generators of this process, also of those that no longer exist.
 
     Args:
-        members: returns generators, by default those of this process; other objects in it are ignored.
+        members: returns the generators of this process; other objects in it are ignored.
 
     A generator that no longer exists counts as of the last call of by_pool(). A forked child starts at 0.
 
@@ -95,7 +94,7 @@ class TotalsTracker:
     metrics: Sequence[Metric] = PROCESS
     start: Mapping[str, float] = {"snowredis_leases": 0}
 
-    def __init__(self, members: Callable[[], Iterable[Any]] = lambda: GUARD.members) -> None:
+    def __init__(self, members: Callable[[], Iterable[Any]]) -> None:
         self._members = members
         self._reset()
 
