@@ -56,21 +56,24 @@ def ended_in(snapshot: Snapshot, events: Iterable[Event], claims: Iterable[Claim
         process = each.worker, *each.owner.name
         seen_ms = max(lost.get(process, -1), claimed_ms.get(each.owner.generator, -1))
         is_counted = each.state != "died" and (*process, each.claimed_ms) in found
-        return seen_ms < each.end_ms and not is_counted and not _unused(each)
+        return seen_ms < each.end_ms and not is_counted
 
     places = {place: each for place, each in ended.items() if each.state == "died" or place not in returned}
     return sorted(filter(is_over, places.values()), key=lambda each: (-each.end_ms, each.worker))
 
 
-def _unused(lease: Lease) -> bool:
-    """Return whether a lease was never renewed and made no ids, as if the reply to its claim was lost."""
+def is_unused(lease: Lease) -> bool:
+    """Return whether a lease was never renewed: the reply to its claim was lost, or Redis took no renewal."""
     return lease.state == "expired" and not lease.ids_made and 0 < lease.claimed_ms == lease.renewed_ms
 
 
-def lanes_until_ms(events: Iterable[Event], since_ms: int) -> int:
-    """Return the end of the last outage lane of the processes that lost their leases since *since_ms*; 0: no lane."""
-    lost = (event for event in events if event.kind == EventKind.LOST and event.at_ms >= since_ms)
-    return max((event.owner.lane_until_ms for event in lost), default=0)
+def lanes_until_ms(ended: Iterable[Lease], events: Iterable[Event], since_ms: int) -> int:
+    """Return until when processes that are not shown may make ids in outage lanes; 0: none.
+
+    They lost their leases since *since_ms*, or never renewed them.
+    """
+    lost = (event.owner.lane_until_ms for event in events if event.kind == EventKind.LOST and event.at_ms >= since_ms)
+    return max((*lost, *(each.outage_until_ms for each in ended if is_unused(each))), default=0)
 
 
 def processes_claiming(claims: Iterable[Claim], since_ms: int) -> int:

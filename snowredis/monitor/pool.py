@@ -167,7 +167,8 @@ class Snapshot:
         ended: the leases that ended without a release, the newest first: of the last hour, and older ones as long as
             their processes may make ids. A silent one is among them if Redis may have forgotten its renewals.
         claims: how many processes claimed worker ids in the last hour.
-        lanes_until_ms: end of the last outage lane that a process has which lost its lease since the floor was raised.
+        lanes_until_ms: end of the last outage lane that a process may have which lost its lease since the floor was
+            raised, or never renewed it.
         refusal: why Redis takes no renewal of the process that looks; None if it does, or if that process has no lease.
         is_back: Redis has just replied again: leases that ended meanwhile are renewed with the next heartbeat.
     """

@@ -164,17 +164,18 @@ class PoolMonitor:
             recent, claims = self._recent.read(info.now_ms, info.now_ms - ended.shown_ms(info))
         else:
             recent, claims = self.events(since=str(info.now_ms)), []
+        over = ended.ended_in(state, recent, claims if state.ended or recent else ())
         shown = [
             each
-            for each in ended.ended_in(state, recent, claims if state.ended or recent else ())
-            if max(each.end_ms + SHOWN_MS, each.ids_until_ms) > info.now_ms
+            for each in over
+            if not ended.is_unused(each) and max(each.end_ms + SHOWN_MS, each.ids_until_ms) > info.now_ms
         ]
         return replace(
             state,
             ended=tuple(shown),
             # they are counted to compare the dead with
             claims=ended.processes_claiming(claims, info.now_ms - SHOWN_MS) if shown else 0,
-            lanes_until_ms=ended.lanes_until_ms(recent, info.raised_ms),
+            lanes_until_ms=ended.lanes_until_ms(over, recent, info.raised_ms),
         )
 
     def read(self) -> Reading:

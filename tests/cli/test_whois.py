@@ -58,3 +58,17 @@ def test_two_different_ids_are_two_answers(cli: Cli, pool_name: str, ids: snowre
     one, two = map(str, ids.next_ids(2))
     lines = cli("whois", one, two, "--pool", pool_name, "--json").out.splitlines()
     assert [json.loads(line)["id"] for line in lines] == [one, two]
+
+
+def test_who_made_an_id_of_a_deleted_pool_is_unknown(
+    cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator
+) -> None:
+    an_id = str(ids.next_id())
+    ids.close()
+    assert cli("pool", "delete", pool_name, "--yes").code == 0
+    gone = cli("whois", an_id, "--pool", pool_name)
+    assert (gone.code, gone.out, f"there is no pool {pool_name!r}" in gone.err) == (5, "", True)
+    # the next pool of that name knows nothing of the one before
+    assert cli("pool", "create", pool_name, "--yes").code == 0
+    found = json.loads(cli("whois", an_id, "--pool", pool_name, "--json").out)
+    assert (found["certainty"], found["maker"]) == ("unknown", None)

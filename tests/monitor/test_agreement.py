@@ -21,7 +21,7 @@ from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
 from snowredis.embedded.fake import install_info
 from snowredis.errors import ClockSkewed, StoreUnavailable
-from snowredis.monitor.conditions import silent_together, status_of
+from snowredis.monitor.conditions import answers, silent_together, status_of
 from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.lease import Lease, Owner, parse_owner
 from snowredis.monitor.pool import Refusal, Snapshot
@@ -448,15 +448,22 @@ def test_most_is_critical_and_comes_first() -> None:
     assert [condition.code for condition in status_of(snapshot).conditions][:2] == ["no-renewals", "alarm"]
 
 
-def test_a_claim_whose_reply_was_lost_is_no_death(server: RedisServer, pool: str) -> None:
-    config = PoolConfig(name=pool, outage_reserve_ms=0)
+@pytest.mark.parametrize("reserve_ms", [0, RESERVE_MS])
+def test_a_claim_that_was_never_renewed_is_no_death_but_its_process_may_make_ids(
+    server: RedisServer, pool: str, reserve_ms: int
+) -> None:
+    """Its reply was lost, or Redis is full since then."""
+    config = PoolConfig(name=pool, outage_reserve_ms=reserve_ms)
     seen, store = WorkerPool(server.url, pool), RedisStore(server.url, config)
     seen.create(config)
     Holder(store, lambda: time.time_ns() // 1_000_000).claim()
     now_ms = seen.info().now_ms
     change_record(server.client(), pool, 0, lease_end_ms=now_ms, until_ms=now_ms)
     snapshot = seen.snapshot()
-    assert snapshot.leases == ()
+    assert (snapshot.leases, snapshot.lanes_until_ms > now_ms) == ((), reserve_ms > 0)
+    if reserve_ms:
+        later = replace(snapshot, info=replace(snapshot.info, incarnation="1-1"))
+        assert answers(later)[0].answer == "unknown"
     store.close()
     seen.close()
 
