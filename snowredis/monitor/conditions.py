@@ -432,7 +432,7 @@ def _may_restart(snapshot: Snapshot) -> Answer:
     # those without a valid lease may go on in outage lanes
     unseen = not lasting_ms and snapshot.has_outage_lanes
     if unseen or snapshot.refusal or silent_together(snapshot) or (snapshot.awaits_adoptions and not snapshot.is_new):
-        text = "unknown: Redis knows no valid lease of workers that may make ids, so how long they go on cannot be seen"
+        text = "unknown: Redis renews no lease of workers that may make ids, so how long they go on cannot be seen"
         return "unknown", f"{text}. {then}"
     if not lasting_ms:
         return "yes", f"yes: no worker makes ids. {then}"

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor import checks
 from snowredis.monitor.checks import critical, not_checked, ok, unknown, warning
-from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Found, Level
+from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Found, Level, answers, status_of
 from snowredis.monitor.lease import count
-from snowredis.monitor.pool import PoolInfo, setting_ms
-from snowredis.monitor.pool_monitor import PoolMonitor, Reading
+from snowredis.monitor.pool import PoolInfo, Refusal, setting_ms
+from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.numbers import stores
 from snowredis.numbers.administration import read_tag
 from snowredis.servers.clients import address, close_client, is_cluster, open_client
@@ -34,7 +34,7 @@ def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Condition]:
     subject = f"pool {pool.name}"
     of_pool: dict[str, Callable[[], Iterable[Condition | Found]]] = {
         "writes": lambda: [_check_writes(pool)],
-        "status": lambda: _check_status(pool.read()),
+        "status": lambda: _check_status(pool),
         "durability": lambda: [_check_durability(pool, info)],
         "failover-slack": lambda: _check_replicas(pool, info),
     }
@@ -52,17 +52,21 @@ def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Condition]:
 _QUESTIONS = {"restart": "may I restart Redis now", "deploy": "may I deploy now"}
 
 
-def _check_status(reading: Reading) -> Iterator[Condition]:
-    if reading.error is not None:
-        raise reading.error
-    yield from reading.status.conditions or [ok(reading.status.headline).of("status")]
-    for each in reading.answers:
+def _check_status(pool: PoolMonitor) -> Iterator[Condition]:
+    snapshot = pool.snapshot()
+    status = status_of(snapshot)
+    yield from status.conditions or [ok(status.headline).of("status")]
+    with contextlib.suppress(StoreUnavailable):
+        # this process has no lease that Redis could refuse to renew
+        if failure := _refused_write(pool):
+            snapshot = replace(snapshot, refusal=Refusal(str(failure), snapshot.info.now_ms))
+    for each in answers(snapshot):
         level: Level = "unknown" if each.answer == "unknown" else "ok"
         yield Condition(each.question, level, f"{_QUESTIONS[each.question]}? {each.text}")
 
 
-def _check_writes(pool: PoolMonitor) -> Found:
-    """Try what every claim and every renewal does: write. The write changes nothing."""
+def _refused_write(pool: PoolMonitor) -> StoreUnavailable | None:
+    """Try what every claim and every renewal does: write. The write changes nothing. Return the error, if any."""
     try:
         with translated(pool.where):
             pool.client.zadd(pool_keys(pool.name)[1], {"": 0}, xx=True)
@@ -70,6 +74,12 @@ def _check_writes(pool: PoolMonitor) -> Found:
         if failure.code in REFUSED:
             # a user who may only read; those of generators have a check of their rights
             raise
+        return failure
+    return None
+
+
+def _check_writes(pool: PoolMonitor) -> Found:
+    if failure := _refused_write(pool):
         return critical(
             f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
             f"let Redis take writes again. Until then, {DO_NOT_RESTART}",
