@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from scripts._docs.schema import schema_of
 from scripts._docs.tables import table
-from snowredis.core.as_json import schema_of, to_json
+from snowredis.core.as_json import to_json
 from snowredis.monitor.conditions import Condition, PlanAnswer, Status
 from snowredis.monitor.events import Event
 from snowredis.monitor.lease import Lease, Owner

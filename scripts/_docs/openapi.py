@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from scripts._docs.schema import schema_of
 from snowredis import __version__
-from snowredis.core.as_json import schema_of
 from snowredis.core.decoded import DecodedId
 from snowredis.core.text import FORMS
 from snowredis.monitor.events import Event

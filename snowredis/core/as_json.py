@@ -1,7 +1,7 @@
-"""The one JSON of snowredis: convert dataclasses to plain values, and describe them as a schema. Pure.
+"""The one JSON of snowredis: convert dataclasses to plain values. Pure.
 
 Commands, service and reports show the same objects with the same names. A dataclass needs no code of its own: its type
-hints say how a field is shown, and the section *Attributes* of its docstring says what the field means.
+hints say how a field is shown. scripts/_docs/schema.py describes them for the pages.
 
 - A time, declared as TimeMs, is ISO 8601 text in UTC: `claimed_ms` becomes `claimed_at`, `reserved_until_ms` becomes
   `reserved_until`. A time that is 0, negative, or past the year 9999 is null.
@@ -90,29 +90,12 @@ def to_json(value: Any) -> Any:
         return layout_spec(value)
     if isinstance(value, Mapping):
         return {str(name): to_json(item) for name, item in value.items()}
-    if _is_record(type(value)):
+    if is_record(type(value)):
         kind: type = type(value)
         return {name: convert(get(value)) for name, get, convert in _plan(kind)}
     if isinstance(value, list | tuple | set | frozenset):
         return [to_json(item) for item in value]
     return str(value)
-
-
-def schema_of(hint: Any) -> dict[str, Any]:
-    """Return the JSON schema (2020-12, as OpenAPI 3.1 uses it) of what to_json() makes of a value of type *hint*.
-
-    All fields of a record are required; what can be missing is nullable. The descriptions are those of the docstring.
-    """
-    hint, shown = _split(hint)
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    schemas = [_schema(kind, shown) for kind in kinds if kind is not NoneType]
-    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-    nullable = NoneType in kinds or shown.kind == "time" or shown.null is not None
-    if not nullable:
-        return schema
-    if isinstance(schema.get("type"), str) and "enum" not in schema:
-        return schema | {"type": [schema["type"], "null"]}
-    return {"anyOf": [schema, {"type": "null"}]}
 
 
 # --- fields of records ------------------------------------------------------------------------------
@@ -126,7 +109,6 @@ class FieldOfJson(NamedTuple):
         source: the attribute that it shows.
         hint: its type, with the mark of its form; kind: without that mark, and without None.
         shown: its form in JSON.
-        text: its meaning.
     """
 
     name: str
@@ -134,7 +116,6 @@ class FieldOfJson(NamedTuple):
     hint: Any
     kind: Any
     shown: Shown
-    text: str
 
     @property
     def is_time(self) -> bool:
@@ -147,10 +128,10 @@ class FieldOfJson(NamedTuple):
         return self.shown.kind == "id" or self.name in _NAMES
 
 
-def _field(source: str, hint: Any, text: str) -> FieldOfJson:
-    bare, shown = _split(hint)
+def _field(source: str, hint: Any) -> FieldOfJson:
+    bare, shown = split_hint(hint)
     kind = next(each for each in get_args(bare) or (bare,) if each is not NoneType)
-    return FieldOfJson(_json_name(source, shown), source, hint, kind, shown, text)
+    return FieldOfJson(_json_name(source, shown), source, hint, kind, shown)
 
 
 def field_at(record: Any, name: str) -> tuple[FieldOfJson | None, Any]:
@@ -170,34 +151,32 @@ def field_at(record: Any, name: str) -> tuple[FieldOfJson | None, Any]:
 @cache
 def named_fields(kind: type) -> dict[str, FieldOfJson]:
     """Return the fields of records of type *kind* by their names in JSON."""
-    return {field.name: field for field in _fields(kind)}
+    return {field.name: field for field in fields_of(kind)}
 
 
-def _is_record(kind: Any) -> bool:
+def is_record(kind: Any) -> bool:
     return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"))
 
 
 @cache
-def _fields(kind: type) -> tuple[FieldOfJson, ...]:
+def fields_of(kind: type) -> tuple[FieldOfJson, ...]:
     """Return the fields that JSON shows of a dataclass or a named tuple, then its marked properties."""
     return tuple(_find_fields(kind))
 
 
 def _find_fields(kind: type) -> Iterator[FieldOfJson]:
-    hints, texts = get_type_hints(kind, include_extras=True) | _HINTS.get(kind, {}), _attribute_texts(kind)
+    hints = get_type_hints(kind, include_extras=True) | _HINTS.get(kind, {})
     names = getattr(kind, "_fields", None) or [field.name for field in dataclasses.fields(kind)]
     for source in names:
-        hint, shown = _split(hints[source])
+        hint, shown = split_hint(hints[source])
         if shown.kind == "parts":
-            parts = (part._replace(source=f"{source}.{part.source}") for part in _fields(hint))
+            parts = (part._replace(source=f"{source}.{part.source}") for part in fields_of(hint))
             yield from (part for part in parts if not shown.name or part.name in shown.name.split())
         elif shown.kind != "hidden":
-            yield _field(source, hints[source], texts.get(source, ""))
+            yield _field(source, hints[source])
     for source, member in inspect.getmembers_static(kind, lambda each: isinstance(each, property)):
         if getattr(member.fget, "in_json", False):
-            hint = get_type_hints(member.fget, include_extras=True)["return"]
-            text = (inspect.getdoc(member) or "").partition("\n\n")[0]
-            yield _field(source, hint, " ".join(text.split()))
+            yield _field(source, get_type_hints(member.fget, include_extras=True)["return"])
 
 
 def _json_name(source: str, shown: Shown) -> str:
@@ -207,28 +186,17 @@ def _json_name(source: str, shown: Shown) -> str:
     return name if _TIME_NAME.fullmatch(name) else f"{name}_at"
 
 
-def _attribute_texts(kind: type) -> dict[str, str]:
-    """Return what the docstring of *kind* says about each attribute, by its name."""
-    section = re.search(r"^Attributes:\n((?:(?: .*)?\n)*)", f"{inspect.getdoc(kind) or ''}\n", re.MULTILINE)
-    texts = {}
-    for entry in re.split(r"\n(?=    \w)", f"\n{section.group(1)}" if section else "")[1:]:
-        names, _, text = entry.partition(":")
-        for name in names.split(","):
-            texts[name.strip()] = " ".join(text.split())
-    return texts
-
-
 # --- values -----------------------------------------------------------------------------------------
 
 
 @cache
 def _plan(kind: type) -> tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...]:
     """Return for each field of *kind* its name in JSON, and the functions that get and convert its value."""
-    return tuple((field.name, attrgetter(field.source), _converter(field.hint)) for field in _fields(kind))
+    return tuple((field.name, attrgetter(field.source), _converter(field.hint)) for field in fields_of(kind))
 
 
 def _converter(hint: Any) -> Callable[[Any], Any]:
-    inner, shown = _split(hint)
+    inner, shown = split_hint(hint)
     if shown.kind == "time":
         # a tuple of times has the mark on its items
         return time_as_json
@@ -236,54 +204,19 @@ def _converter(hint: Any) -> Callable[[Any], Any]:
         return lambda value: None if value is None else str(value)
     if shown.null is not None:
         return lambda value: None if value == shown.null else value
-    if get_origin(inner) in (tuple, list) and _split(get_args(inner)[0])[1] != Shown():
+    if get_origin(inner) in (tuple, list) and split_hint(get_args(inner)[0])[1] != Shown():
         item = _converter(get_args(inner)[0])
         return lambda values: [item(value) for value in values]
     return to_json
 
 
-def _split(hint: Any) -> tuple[Any, Shown]:
+def split_hint(hint: Any) -> tuple[Any, Shown]:
     """Return *hint* without its mark, and the mark; of `TimeMs | None` the mark of the time."""
     if get_origin(hint) is Annotated:
         shown = next((mark for mark in hint.__metadata__ if isinstance(mark, Shown)), Shown())
         return hint.__origin__, shown
     if get_origin(hint) in (Union, UnionType):
-        parts = [_split(part) for part in get_args(hint)]
+        parts = [split_hint(part) for part in get_args(hint)]
         shown = next((shown for _, shown in parts if shown != Shown()), Shown())
         return Union[tuple(part for part, _ in parts)], shown  # noqa: UP007  # made from a list of types
     return hint, Shown()
-
-
-# --- schemas ----------------------------------------------------------------------------------------
-
-_PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
-
-
-def _schema(kind: Any, shown: Shown) -> dict[str, Any]:
-    """Return the schema of a type that is no union."""
-    if shown.kind == "time":
-        return {"type": "string", "format": "date-time"}
-    if shown.kind == "id":
-        return {"type": "string", "pattern": "^[0-9]{1,19}$"}
-    if kind in _PLAIN:
-        return {"type": _PLAIN[kind]}
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        return {"type": "string", "enum": list(arguments)}
-    if origin in (tuple, list):
-        return {"type": "array", "items": schema_of(arguments[0])}
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": schema_of(arguments[1])}
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return {"type": "string", "enum": [member.value for member in kind]}
-    if isinstance(kind, type) and issubclass(kind, Layout):
-        return {"type": "string", "description": "the layout as its spec"}
-    return _record_schema(kind) if _is_record(kind) else {}
-
-
-def _record_schema(kind: type) -> dict[str, Any]:
-    properties = {}
-    for field in _fields(kind):
-        described = {"description": field.text} if field.text else {}
-        properties[field.name] = schema_of(field.hint) | described
-    return {"type": "object", "required": list(properties), "properties": properties}

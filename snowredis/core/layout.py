@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import time_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from snowredis.core.values import (
     ID_BITS,
@@ -29,9 +29,6 @@ from snowredis.core.values import (
     utc_from_ms,
 )
 from snowredis.errors import InvalidId, LayoutError, shown
-
-if TYPE_CHECKING:
-    from snowredis.core.columns import Columns
 
 # 64 namespaces: a worker id's record in Redis has one mark for each
 MAX_BACKUP_BITS = 6
@@ -289,6 +286,10 @@ class Layout:
     def decode(self, an_id: int) -> Parts:
         """Return the fields of an id, 0 .. 2**63 - 1.
 
+        A numpy array of many *ids* needs no function: their times in ms since 1970 are
+        ``(ids >> layout.timestamp_shift) * layout.tick_ms + layout.epoch_ms``, and their worker ids
+        ``ids >> layout.worker_shift & layout.workers - 1``.
+
         Raises:
             InvalidId: not an int, out of range, or with bits set above this layout's.
         """
@@ -341,22 +342,6 @@ class Layout:
                 f"a gene's key must be an int, str or bytes, not {type(key).__name__} {shown(key)}. No id was made."
             ) from None
         return int.from_bytes(hashlib.sha256(text).digest()[-8:], "big") & ((1 << self.gene_bits) - 1)
-
-    def decode_many(self, ids: Any) -> Columns:
-        """Return the fields of many ids as int64 columns; uses numpy if it is installed.
-
-        Args:
-            ids: array('q'), numpy integers, any buffer of int64 or of their bytes, or a list of ints.
-
-        Raises:
-            InvalidId: as decode(); names the index of the first invalid one.
-        """
-        from snowredis.core.columns import decode_many
-
-        parts = [(getattr(self, width.replace("bits", "shift")), getattr(self, width)) for width in _WIDTHS]
-        return decode_many(
-            ids, parts, epoch_ms=self.epoch_ms, tick_ms=self.tick_ms, total_bits=self.total_bits, layout=str(self)
-        )
 
     def id_range(self, start: datetime | int, end: datetime | int) -> tuple[int, int]:
         """Return (low, high) for ``WHERE id >= low AND id < high``: the ids of a period of time.

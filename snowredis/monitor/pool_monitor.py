@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from snowredis.core.as_json import HiddenInt, Shown, in_json
+from snowredis.core.as_json import Shown, in_json
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor import ended, events
 from snowredis.monitor.conditions import PlanAnswer, Status, answers, status_of, status_without
@@ -40,13 +40,11 @@ class Reading:
         snapshot: what was read last; None: the pool never could be read. If it cannot be read now, the states of its
             workers are unknown.
         error: why it could not be read now; None if it could.
-        read_at_ms: when *snapshot* was read, on this host's clock; 0 without one.
     """
 
     status: Status
     snapshot: Annotated[Snapshot | None, Shown("hidden")]
     error: Annotated[SnowredisError | None, Shown("hidden")] = None
-    read_at_ms: HiddenInt = 0
 
     @property
     @in_json
@@ -189,13 +187,13 @@ class PoolMonitor:
             if last is not None:
                 # who was alive then may be dead now
                 last = replace(last, living=tuple(each._replace(state="silent") for each in last.living))
-            return Reading(status, last, error, self._last_ms)
+            return Reading(status, last, error)
         info, self._last_ms = snapshot.info, self._clock_ms()
         if self._failed_since_ms:
             self._settled_ms = info.now_ms + 2 * info.heartbeat_ms
         self._failed_since_ms = 0
         self._last = replace(snapshot, is_back=info.now_ms < self._settled_ms)
-        return Reading(status_of(self._last), self._last, None, self._last_ms)
+        return Reading(status_of(self._last), self._last)
 
     # --- history ----------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
 
-from snowredis.core.as_json import Hidden, IdNumber, NowMs, Shown, TimeMs, in_json, schema_of, to_json
+from scripts._docs.schema import schema_of
+from snowredis.core.as_json import Hidden, IdNumber, NowMs, Shown, TimeMs, in_json, to_json
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts
 from snowredis.monitor.conditions import Condition, Status

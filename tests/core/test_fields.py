@@ -89,7 +89,6 @@ def test_ids_with_genes_are_unique_and_in_order_beside_others(layout: Layout) ->
         low, high = layout.id_range(0, 2**52)
         every = layout_ids(layout)
         assert all(low <= an_id < high and every.lowest <= an_id <= every.highest for an_id in made)
-        assert list(layout.decode_many(made).sequence) == [layout.decode(an_id).sequence for an_id in made]
 
 
 def test_a_gene_is_part_of_a_hash_that_anybody_can_compute(layout: Layout) -> None:

@@ -481,3 +481,17 @@ def test_values_in_messages_stay_short() -> None:
     assert shown(17) == "17"
     assert shown(True) == "True"
     assert shown(-(2**200)) == "<201-bit int>"
+
+
+@pytest.mark.parametrize("name", ["default", "twitter", "sonyflake", "jd-seconds"])
+def test_fields_of_an_array_of_ids_follow_from_the_shifts(name: str) -> None:
+    """As the docstring of decode() says it."""
+    numpy = pytest.importorskip("numpy")
+    layout = layouts[name]
+    made = [layout.compose(tick=tick, worker=tick % 7, sequence=tick % 5) for tick in range(1, 1000, 37)]
+    ids = numpy.array(made)
+    times_ms = (ids >> layout.timestamp_shift) * layout.tick_ms + layout.epoch_ms
+    workers = ids >> layout.worker_shift & layout.workers - 1
+    parts = [layout.decode(an_id) for an_id in made]
+    assert times_ms.tolist() == [each.timestamp_ms for each in parts]
+    assert workers.tolist() == [each.worker for each in parts]

@@ -200,7 +200,8 @@ def many_ids(layout: Layout, start_ms: int, day_ms: int) -> list[tuple[int, int]
     ids = np.unique(np.concatenate([ends, rng.integers(ends[0], ends[-1], MANY + MANY // 10)]))
     chosen = rng.choice(np.setdiff1d(ids, ends), MANY - len(ends), replace=False)
     ids = np.sort(np.concatenate([ends, chosen]))
-    found = (layout.decode_many(ids).timestamp_ms - start_ms) // day_ms
+    times_ms = (ids >> layout.timestamp_shift) * layout.tick_ms + layout.epoch_ms
+    found = (times_ms - start_ms) // day_ms
     return list(zip(ids.tolist(), found.tolist(), strict=True))
 
 

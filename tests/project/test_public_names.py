@@ -46,7 +46,6 @@ FUNCTIONS = {
 LAYOUT = {
     "compose": "(*, tick, worker, sequence, datacenter, backup, gene)",
     "decode": "(an_id)",
-    "decode_many": "(ids)",
     "id_range": "(start, end)",
     "describe": "()",
 }
