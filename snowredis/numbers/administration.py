@@ -20,7 +20,7 @@ from snowredis.numbers import protocol
 from snowredis.numbers.formats import EVER, MAX_NUMBER, NumberFormat
 from snowredis.numbers.masters import Master
 from snowredis.numbers.protocol import ClosedReason, OpenRequest
-from snowredis.numbers.settings import NUMBER_SETTINGS, TAG_CONSTANTS
+from snowredis.numbers.settings import DATED_CONSTANTS, TAG_CONSTANTS
 from snowredis.numbers.stores import FORMAT, RedisTag, open_tag_store
 from snowredis.settings import Server, check_settings
 
@@ -97,7 +97,7 @@ def create_tag(url: Server, tag: str, *, layout: Layout | str | None = None, **s
         ConfigError: it exists, or processes saw higher numbers of it.
         StoreUnavailable, ConfigError: the server does not reply, or has the tag with other settings.
     """
-    used = check_settings(settings, NUMBER_SETTINGS, " of tags")
+    used = check_settings(settings, {**TAG_CONSTANTS, **DATED_CONSTANTS}, " of tags")
     constants = {name: used.pop(name, TAG_CONSTANTS[name].default) for name in TAG_CONSTANTS}
     start, stride, slack_s = constants["start"], constants["stride"], constants["failover_slack"]
     stored, highest = dict[str, Any](), MAX_NUMBER

@@ -16,7 +16,7 @@ from snowredis.kinds.base import GeneratorBase, IdKind
 from snowredis.numbers.formats import NumberFormat, PeriodName
 from snowredis.numbers.masters import Master
 from snowredis.numbers.protocol import GrantedNumbers
-from snowredis.numbers.settings import DATED_SETTINGS, as_options
+from snowredis.numbers.settings import DATED_CONSTANTS, DATED_SETTINGS, as_options
 from snowredis.numbers.stores import REPLY_LIFE_MS, open_tag_store
 from snowredis.process.clock import now_ms
 from snowredis.process.fork import GUARD
@@ -65,8 +65,7 @@ class DatedGenerator(GeneratorBase[str]):
         check_settings(given, DATED_SETTINGS, " of dated numbers")
         self.tag = tag
         self._format = form = NumberFormat(tag, period, zone, year_begins, format, maximum)
-        stored = ("period", "zone", "year_begins", "format")
-        changed = {name: given[name] for name in stored if given[name] != DATED_SETTINGS[name].default}
+        changed = {name: given[name] for name, one in DATED_CONSTANTS.items() if given[name] != one.default}
         store = open_tag_store(required_url(url), tag, min_replicas=min_replicas, **form.stored)
         self._server = Master(store, form.calendar.first_from, as_options({"period": period} | changed))
         self._wall_ms: Callable[[], int] = now_ms

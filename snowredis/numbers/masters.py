@@ -118,7 +118,7 @@ class Master:
             wait_ms = self._first_from(period, reply.since_ms) - reply.redis_ms if period.label else 0
             raise NumbersClosed(tag, reply.reason, reply.next, period.label, wait_ms, self._options)
         if isinstance(reply, protocol.Exhausted):
-            raise NumbersExhausted(tag, reply.next - 1 + reply.left, period.label, reply.left)
+            raise NumbersExhausted(tag, min(highest, reply.next - 1 + reply.left), period.label, reply.left)
         return reply
 
     def after_fork(self) -> None:

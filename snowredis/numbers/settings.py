@@ -69,8 +69,9 @@ def some_of(*names: str) -> Mapping[str, settings.Setting]:
 # what processes set
 SEGMENT_SETTINGS = some_of("url", "tag", "step", "max_step", "min_replicas")
 DATED_SETTINGS = some_of("url", "tag", "period", "zone", "year_begins", "format", "maximum", "min_replicas")
-# what is stored in a tag when it is created
+# what is stored in a tag when it is created; in one of dated numbers also the others
 TAG_CONSTANTS = some_of("start", "stride", "maximum", "durability", "failover_slack")
+DATED_CONSTANTS = some_of("period", "zone", "year_begins", "format")
 
 
 def servers_of(url: Any) -> Sequence[Any]:

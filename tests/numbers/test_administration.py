@@ -70,7 +70,7 @@ def test_a_tag_of_another_version_is_refused_by_name(server: RedisServer, tag: s
 
 def test_what_is_said_of_a_period_is_not_applied_to_the_next_one(server: RedisServer, tag: str) -> None:
     yesterday = Calendar("day", "UTC").at(int(time.time() * 1000) - 86_400_000).label
-    create_tag(server.url, tag, period="day")
+    create_tag(server.url, tag, period="day", maximum=302)
     with DatedGenerator(tag, server.url) as ids:
         with pytest.raises(ConfigError, match=f"the current period of the tag .*, not {yesterday}. Nothing was opened"):
             open_tag(server.url, tag, 301, yesterday)
@@ -81,8 +81,14 @@ def test_what_is_said_of_a_period_is_not_applied_to_the_next_one(server: RedisSe
         info = show_tag(server.url, tag)
         assert info is not None
         assert (info.period, info.next_number, info.settings["zone"]) == (today, 302, "UTC")
-        with pytest.raises(ConfigError, match="5000000 is not a number up to the maximum 999999"):
+        with pytest.raises(ConfigError, match="5000000 is not a number up to the maximum 302"):
             open_tag(server.url, tag, 5_000_000)
+        # processes do not repeat the maximum
+        assert ids.next_id().endswith("-000302")
+        with pytest.raises(NumbersExhausted, match="up to its maximum 302"):
+            ids.next_id()
+    with pytest.raises(ConfigError, match="unknown setting 'step' of tags"):
+        create_tag(server.url, tag, step=5)
 
 
 def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(own_server: RedisServer) -> None:

@@ -23,22 +23,22 @@ def _add(parser: Parser, *, tags: str | None = None) -> None:
 
 
 def _add_create(parser: Parser) -> None:
-    from snowredis.numbers.settings import NUMBER_SETTINGS, TAG_CONSTANTS
+    from snowredis.numbers.settings import DATED_CONSTANTS, TAG_CONSTANTS
 
     _add(parser)
     parser.add_settings(*TAG_CONSTANTS.values())
     parser.add_argument(
         "--layout", metavar="LAYOUT", help="of shard numbers: the layout whose datacenter bits hold them"
     )
-    dated = [NUMBER_SETTINGS[name] for name in ("period", "zone", "year_begins", "format")]
+    dated = DATED_CONSTANTS.values()
     parser.add_settings(*(one._replace(default_text=f"none; of dated numbers {one.default_text}") for one in dated))
 
 
 def _create(args: argparse.Namespace) -> None:
-    from snowredis.numbers.settings import NUMBER_SETTINGS
+    from snowredis.numbers.settings import DATED_CONSTANTS, TAG_CONSTANTS
 
     # SNOWREDIS_* variables are settings of processes, and create no tag
-    given = {name: getattr(args, name, None) for name in (*NUMBER_SETTINGS, "layout") if name not in ("url", "tag")}
+    given = {name: getattr(args, name) for name in (*TAG_CONSTANTS, *DATED_CONSTANTS, "layout")}
     settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     first = numbers.create_tag(required_url(args.url), args.tag, **settings)
     print(f"tag {args.tag} was created; its first number is {first:,}")
