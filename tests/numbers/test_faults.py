@@ -105,15 +105,9 @@ def hung(server: RedisServer) -> Iterator[None]:
     server.kill(signal.SIGCONT)
 
 
-@pytest.mark.parametrize("kind", ["segment", "dated"])
-def test_many_coroutines_wait_in_a_few_threads(own_server: RedisServer, tag: str, kind: str) -> None:
-    ids: Any
-    if kind == "segment":
-        create_tag(own_server.url, tag)
-        ids = open_generator(own_server.url, tag=tag)
-    else:
-        create_tag(own_server.url, tag, period="year")
-        ids = DatedGenerator(tag, own_server.url, period="year")
+def test_many_coroutines_wait_in_a_few_threads(own_server: RedisServer, tag: str) -> None:
+    create_tag(own_server.url, tag, period="year")
+    ids = DatedGenerator(tag, own_server.url, period="year")
     most = 0
 
     async def wait() -> list[Any]:
