@@ -109,11 +109,12 @@ def _is_number(field: FieldOfJson | None) -> bool:
 
 def cell(field: FieldOfJson | None, value: Any, now_ms: int | None = None) -> tuple[str, str]:
     """Return a value as text and style, by the type of its field."""
-    if field is None or value is None or value in ("", field.shown.null):
+    # thousands of cells are shown
+    if field is None or value is None or value in ("", (shown := field.shown).null):
         return "", ""
     if type(value) is str:
         return printable(value, 1000), _STYLES.get(value, "")
-    if field.is_time:
+    if shown.kind == "time":
         return _time(value, now_ms), ""
     if field.name.endswith("_ms"):
         return output.offset(value) if field.name.endswith("offset_ms") else duration(value), ""

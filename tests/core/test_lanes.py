@@ -38,30 +38,12 @@ def test_a_clock_that_goes_on_gets_its_tick() -> None:
     assert decide(used(100), 105.5, FAR, 1, rules()) == UseTick(0, 105)
 
 
-def test_a_tick_at_the_end_of_the_reservation_asks_for_more() -> None:
-    assert decide(used(100), 105.0, 105, 1, rules()) == RenewLease(105)
-    assert decide(used(100), 104.9, 105, 1, rules()) == UseTick(0, 104)
-
-
-def test_a_used_up_tick_waits_for_the_next() -> None:
-    decision = decide(used(101), 100.25, FAR, 1, rules())
-    assert decision == Wait(0.75, clock_back=False)
-
-
-def test_a_used_up_long_tick_waits_for_its_end() -> None:
-    assert decide(used(11), 10_400.0, FAR, 1000, rules()) == Wait(600.0, clock_back=False)
-
-
 def test_a_used_up_tick_borrows_ticks_up_to_the_bound() -> None:
     ahead = rules(max_ahead_ms=50)
     assert decide(used(101), 100.0, FAR, 1, ahead) == UseTick(0, 101)
     assert decide(used(150), 100.0, FAR, 1, ahead) == UseTick(0, 150)
     assert decide(used(151), 100.0, FAR, 1, ahead) == Wait(1.0, clock_back=False)
     assert decide(used(140), 100.0, 140, 1, ahead) == RenewLease(140)
-
-
-def test_a_small_step_back_is_waited_out() -> None:
-    assert decide(used(101), 95.0, FAR, 1, rules(max_wait_ms=10)) == Wait(5.0, clock_back=True)
 
 
 def test_a_larger_step_back_takes_the_namespace_that_fits_closest() -> None:
@@ -75,16 +57,6 @@ def test_of_namespaces_that_fit_alike_the_first_is_taken() -> None:
 
 def test_when_no_namespace_fits_another_worker_id_is_wanted() -> None:
     assert decide(used(1000, 900), 600.0, FAR, 1, rules()) == ClaimAnother(399)
-
-
-def test_wait_policy_waits_up_to_its_bound_and_then_refuses() -> None:
-    wait = rules(policy="wait", max_wait_ms=100)
-    assert decide(used(1000, 0), 899.0, FAR, 1, wait) == Wait(100.0, clock_back=True)
-    assert decide(used(1000, 0), 898.0, FAR, 1, wait) == RaiseClockBack(101)
-
-
-def test_no_wait_refuses_at_once() -> None:
-    assert decide(used(1000, 0), 998.0, FAR, 1, rules(policy="wait", max_wait_ms=0)) == RaiseClockBack(1)
 
 
 def test_ids_go_on_from_the_last_tick_up_to_the_bound_and_then_wait_for_it() -> None:

@@ -186,11 +186,6 @@ def test_the_spec_of_a_layout_reads_back_as_that_layout(layout: Layout) -> None:
     assert resolve_layout(layout_spec(layout)) == layout
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_spec_of_a_preset_reads_back_as_that_preset(name: str) -> None:
-    assert resolve_layout(layout_spec(layouts[name])) == layouts[name]
-
-
 def test_the_spec_is_the_signature_that_pools_store_and_never_changes() -> None:
     assert layout_spec(Layout()) == "41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000;worker_last=0"
     assert layout_spec(layouts["sonyflake"]) == "39/0/0/16/8;tick_ms=10;epoch_ms=1409529600000;worker_last=1"
