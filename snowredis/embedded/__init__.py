@@ -160,8 +160,7 @@ def find_server() -> tuple[str, str]:
     Raises:
         StoreUnavailable: there is none; it says how to install one.
     """
-    import importlib.metadata
-    import importlib.util
+    from importlib import metadata, util
 
     for name in ("redis-server", "valkey-server"):
         # one that does not run on this machine, or is too old, is none
@@ -172,8 +171,8 @@ def find_server() -> tuple[str, str]:
             if found and (int(found[2]), int(found[3])) >= (6, 2):
                 return name, found[1]
     # a frozen program has no Python to run it; without lupa it runs no scripts
-    if not getattr(sys, "frozen", False) and all(map(importlib.util.find_spec, ("fakeredis", "lupa"))):
-        return "fakeredis", importlib.metadata.version("fakeredis")
+    if not getattr(sys, "frozen", False) and all(map(util.find_spec, ("fakeredis", "lupa"))):
+        return "fakeredis", metadata.version("fakeredis")
     raise StoreUnavailable(
         "embedded://",
         "this machine has no redis-server of version 6.2 or later, which the scripts need. Install one with apt "
