@@ -63,7 +63,7 @@ def test_no_module_is_imported_and_no_file_opened_from_claim_to_release(
 ) -> None:
     # another thread may fork in the middle of it, and the child would inherit the import system's locks; files of the
     # kernel and of the crash record are in memory, and opened without a lock
-    name = new_pool(urls[kind])
+    name = new_pool(urls[kind], failover_slack_ms=0)
     done = subprocess.run(
         [sys.executable, CALLS, urls[kind], name], capture_output=True, text=True, timeout=60, check=False
     )

@@ -56,7 +56,7 @@ class OwnRedisCluster(RedisCluster):
 def test_a_slot_that_moves_takes_its_pool_with_it(
     slots: Cluster, new_pool: Callable[..., str], kind: type[RedisCluster] | None
 ) -> None:
-    name = new_pool(slots.url, name=name_on(1, "moving" if kind is None else "own"), ttl_ms=6_100)
+    name = new_pool(slots.url, name=name_on(1, "moving" if kind is None else "own"), ttl_ms=6_100, failover_slack_ms=0)
     client = slots.url if kind is None else kind(startup_nodes=[ClusterNode("127.0.0.1", slots.nodes[0].port)])
     slot = key_slot(pool_keys(name)[0].encode())
     source, target = slots.nodes[1], slots.nodes[2]

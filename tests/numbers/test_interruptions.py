@@ -111,7 +111,8 @@ def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) 
         ids.close()
         assert len(set(made)) == len(made), number
         if not reached:
-            assert number > 50
+            # 80 bytecodes of Python 3.11, 40 of 3.14
+            assert number > 30
             return
     raise AssertionError("the call does not end")
 
@@ -167,7 +168,7 @@ def test_a_call_that_a_fork_or_a_handler_interrupts_anywhere(
         ids.close()
         if not reached:
             break
-    assert len(everything) > 100
+    assert len(everything) > 50
     assert len(set(everything)) == len(everything)
 
 
