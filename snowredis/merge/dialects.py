@@ -148,6 +148,13 @@ class Database:
         """Return whether the advisory lock *name* of the database was taken; this transaction has it to its end."""
         return bool(self.one(f"SELECT GET_LOCK(CONCAT('{name}.', MD5(DATABASE())), {wait_s})")[0])
 
+    def is_same(self, other: Database) -> bool:
+        """Return whether two transactions are of one database: a lock of one is seen from the other."""
+        name = f"snowredis_{secrets.token_hex(8)}"
+        if not self.take_lock(name, 0):
+            raise MergeError(f"{url_of(self.engine)} grants no advisory lock. Nothing was changed; connect directly.")
+        return not other.take_lock(name, 0)
+
     def lock(self, tables: Sequence[str]) -> None:
         """Keep writers out of tables, where the database can."""
 
@@ -213,10 +220,8 @@ class Database:
 
     def moved(self, column: TableColumn, value: str, offset: int) -> str:
         """Return an id plus the offset if it is a positive number, also as a text; else as it is."""
-        if column.kind == "int":
-            return f"CASE WHEN {value} > 0 THEN {value} + {offset} ELSE {value} END"
-        moved = self.text(f"{self.as_number(value)} + {offset}")
-        return f"CASE WHEN {self.positive.format(value)} THEN {moved} ELSE {value} END"
+        moved = f"{self.digits(column, value)} + {offset}"
+        return f"COALESCE({moved if column.kind == 'int' else self.text(moved)}, {value})"
 
     def looked_up(self, rule: int, value: str, pairs: Mapping[str, str]) -> str:
         """Return what a value becomes by these pairs, as a text, or NULL."""
@@ -354,6 +359,9 @@ class SQLite(Database):
         # BEGIN IMMEDIATE keeps other writers out
         return True
 
+    def is_same(self, other: Database) -> bool:
+        return Path(self.engine.url.database or "").samefile(other.engine.url.database or "")
+
     def query(self, name: str) -> list[Any]:
         # it is made with the first AUTOINCREMENT
         is_missing = name == "counters" and not self.count("sqlite_master WHERE name = 'sqlite_sequence'")
@@ -367,12 +375,9 @@ class SQLite(Database):
         return f"CASE WHEN typeof({value}) = 'integer' AND {value} > 0 THEN {value} {text}"
 
     def moved(self, column: TableColumn, value: str, offset: int) -> str:
-        number = f"WHEN typeof({value}) = 'integer' AND {value} > 0 THEN {value} + {offset}"
-        text = self.text(f"{self.as_number(value)} + {offset}")
-        return (
-            f"CASE {number} WHEN typeof({value}) = 'text' AND {self.positive.format(value)} THEN {text} "
-            f"ELSE {value} END"
-        )
+        moved = f"{self.digits(column, value)} + {offset}"
+        kinds = f"WHEN 'integer' THEN {moved} WHEN 'text' THEN {self.text(moved)}"
+        return f"COALESCE(CASE typeof({value}) {kinds} END, {value})"
 
     def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
         # a column of texts stores a number as a text
@@ -432,8 +437,9 @@ def two_databases(first: str, second: str, *, writes: bool = False) -> Iterator[
     kinds = [engine.dialect.name.replace("mariadb", "mysql") for engine in engines]
     if len(set(kinds)) > 1:
         raise MergeError(f"{' and '.join(sorted(kinds))} cannot be merged: both databases must be of one kind.")
-    _check_differ(*engines)
     with transaction(engines[1], pairs=True) as its, transaction(engines[0], writes=writes, pairs=True) as mine:
+        if mine.is_same(its):
+            raise MergeError(f"{url_of(engines[0])} and {url_of(engines[1])} are one database. Nothing was written.")
         if its.has(OLD_MAP):
             raise MergeError(
                 f"the second database has a table {OLD_MAP}: snowredis 0.1 has changed ids there by a plan. Nothing "
@@ -441,19 +447,3 @@ def two_databases(first: str, second: str, *, writes: bool = False) -> Iterator[
                 "abandon), then drop the tables snowredis_merge_*."
             )
         yield mine, its
-
-
-def _check_differ(first: sa.Engine, second: sa.Engine) -> None:
-    """Refuse two URLs that lead to one database: a lock of one is seen from the other."""
-    if first.dialect.name == "sqlite":
-        is_same = Path(first.url.database or "").samefile(second.url.database or "")
-    else:
-        name = f"snowredis_{secrets.token_hex(8)}"
-        with transaction(first) as mine, transaction(second) as its:
-            if not mine.take_lock(name, 0):
-                raise MergeError(
-                    f"{url_of(first)} grants no advisory lock. Nothing was changed; connect without a proxy."
-                )
-            is_same = not its.take_lock(name, 0)
-    if is_same:
-        raise MergeError(f"{url_of(first)} and {url_of(second)} are one database. Nothing was written.")

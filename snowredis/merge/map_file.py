@@ -276,6 +276,11 @@ def _apart(the_map: Map, name: str, key: ForeignKey) -> Iterator[str]:
     said, its = the_map.tables[name], the_map.tables.get(key.parent)
     for column, target in zip(key.columns, key.parents, strict=True) if its else ():
         mine, right = the_map.move(name, column), the_map.move(key.parent, target)
+        if its and its.text("taken", target) and mine.rule != "sql":
+            yield (
+                f"{column} refers to {key.parent}.{target}, whose taken names change: the key would lead to a row of "
+                f'the first database; write sql.{column} = "…", or match = ["{target}"] for {key.parent}'
+            )
         # what an expression does is seen when the rows have come
         if its and mine != right and not {mine.rule, right.rule} & {"sql", "ask"}:
             wanted = f'of.{column} = "{right.by}"' if right.rule == "of" else f'{right.rule} = ["{column}"]'

@@ -233,8 +233,7 @@ class _Run:
             ends = {move(name, each).rule for each in key.columns} | {
                 move(key.parent, each).rule for each in key.parents
             }
-            named = any(its.text("taken", column) for column in key.parents)
-            return its.rows == "copy" and not its.match and not named and not {"sql", "of"} & ends
+            return its.rows == "copy" and not its.match and "sql" not in ends
 
         keys = self.first.tables[name].foreign_keys
         return [key for key in keys if not self.first.checks_keys and not is_sure(key)]

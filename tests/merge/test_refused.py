@@ -189,6 +189,17 @@ def test_a_table_that_only_the_second_database_has_is_never_passed_over(two: Two
     assert merging(urls, ('rows = "?"', 'rows = "skip"')).code == 0
 
 
+def test_a_key_to_names_that_change_where_they_are_taken_is_refused(two: Two, merging: Cli) -> None:
+    tables = (
+        "CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT UNIQUE, level INT);"
+        "CREATE TABLE pet (id INTEGER PRIMARY KEY, owner TEXT REFERENCES people (name))"
+    )
+    rows = "INSERT INTO people VALUES (1, 'Bob', 5); INSERT INTO pet VALUES (1, 'Bob')"
+    urls = two("sqlite", tables, rows, rows.replace("5", "6"))
+    refused = merging(urls, ('taken.name = "?"', "taken.name = \"name || '-2'\""))
+    assert "[pet] owner refers to people.name, whose taken names change" in refused.out, refused.out + refused.err
+
+
 def test_a_second_run_is_refused_for_tables_without_ids_too(two: Two, merging: Cli) -> None:
     urls = two("sqlite", "CREATE TABLE log (what TEXT, at TEXT)", "", "INSERT INTO log VALUES ('a', 'b')")
     assert merging(urls).code == 0

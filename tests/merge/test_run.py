@@ -12,6 +12,7 @@ from snowredis.cli.exit_codes import ExitCode
 from snowredis.merge import MergeError
 from snowredis.merge.databases import Progress
 from snowredis.merge.run import merge
+from snowredis.merge.translation import Translation
 from tests.merge import game
 from tests.merge.conftest import schema_of
 from tests.support.databases import mariadb
@@ -141,8 +142,6 @@ def test_an_end_at_any_step_leaves_the_first_database_as_it_was(servers: tuple[P
 def test_a_row_that_changes_on_its_way_is_found_before_the_commit(
     servers: tuple[Path, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from snowredis.merge.translation import Translation
-
     path, first, second = servers
     before, values = contents(first), Translation.values
 
@@ -155,6 +154,47 @@ def test_a_row_that_changes_on_its_way_is_found_before_the_commit(
     monkeypatch.setattr(Translation, "values", wrong)
     with pytest.raises(MergeError, match=r"proof failed.*\[guilds\] the rows that came are not"):
         merge(path, (first, second), Progress(), pause=lambda step: proving.append(step) if step == "items" else None)
+    assert contents(first) == before
+
+
+ITEMS = ('of.kind = "kinds"\n', "")
+LOST = {
+    # in a column that only the database can compute
+    "an expression": (('"guild_id"]', "]"), ("[kinds]", 'sql.guild_id = "guild_id + 500"\n[kinds]')),
+    # to a row of the second database that stays away, since the first has its name
+    "a row that stays away": (
+        ITEMS,
+        ('keep = ["place"]', 'keep = ["place", "kind"]'),
+        ('rows = "copy"\nmatch = ["name"]\nid = ["id"]\nkeep = [', 'rows = "first"\nkey = ["name"]\nkeep = ["id", '),
+    ),
+    "a matched row": (),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_a_row_that_leads_nowhere_is_found_before_the_commit(
+    servers: tuple[Path, str, str], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, first, second = servers
+    text = path.read_text()
+    for old, new in LOST[how]:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+    # ids that the first database does not have
+    execute(
+        second,
+        "INSERT INTO kinds (id, name) VALUES (71, 'bow-'), (72, 'axe-')",
+        *(f"UPDATE items SET kind = {new} WHERE kind = {old}" for old, new in ((1, 71), (2, 72))),
+        "DELETE FROM kinds WHERE id < 70",
+        "UPDATE kinds SET name = 'bow' WHERE id = 71",
+    )
+    if not LOST[how]:
+        # both the copy and the rules that it is compared with are wrong
+        monkeypatch.setattr(Translation, "_of", lambda *arguments: f"{arguments[2]} + 500")
+    before = contents(first)
+    with pytest.raises(MergeError, match=r"leads to no row of (kinds|guilds)|violates foreign key constraint"):
+        merge(path, (first, second), Progress())
     assert contents(first) == before
 
 
