@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, moment_ms, natural
-from snowredis.cli.output import Line, printable, time_of, wrapped, write
+from snowredis.cli.output import printable, time_of, wrapped, write
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
 from snowredis.core.values import ID_BITS, MAX_ID, duration
@@ -30,6 +30,14 @@ class FieldRange(NamedTuple):
     bits: int
     low: int
     high: int
+
+
+class CommonIds(NamedTuple):
+    """Ids that are in both of two sets: how many, the smallest and the greatest."""
+
+    size: int
+    lowest: int
+    highest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +55,16 @@ class IdSet:
     @property
     def lowest(self) -> int:
         """The smallest id of the set."""
-        return self._joined(each.low for each in self.fields)
+        return self._ends.lowest
 
     @property
     def highest(self) -> int:
         """The greatest id of the set."""
-        return self._joined(each.high for each in self.fields)
+        return self._ends.highest
 
-    def _joined(self, values: Iterable[int]) -> int:
-        """Return the id whose fields have these *values*."""
-        number = 0
-        for field, value in zip(self.fields, values, strict=True):
-            number = number << field.bits | value
-        return number
+    @property
+    def _ends(self) -> CommonIds:
+        return common_ids(self, self) or CommonIds(0, 0, 0)
 
 
 def counter_ids(last: int) -> IdSet:
@@ -123,14 +128,6 @@ def _checked(name: str, given: Range | None, bits: int, layout: Layout) -> Range
 # --- what two sets have in common ------------------------------------------------------------------------
 
 
-class CommonIds(NamedTuple):
-    """Ids that are in both of two sets: how many, the smallest and the greatest."""
-
-    size: int
-    lowest: int
-    highest: int
-
-
 # one bit of the lowest and of the highest value of a field, and whether the field ends with it
 _Bit = tuple[int, int, bool]
 # whether the bits chosen so far in the current field equal those of its lowest value, and those of its highest
@@ -174,30 +171,57 @@ def _after(state: _State, bit: _Bit, digit: int) -> _State | None:
 # --- the proof -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class Proof:
     """Answer to: can old and new ids be equal, and do all new ones sort after all old ones?
+
+    Old ids are those that a column has, or gets until the switch; new ones those of *layout*, from then to its end.
+
+    Args:
+        old: from counter_ids() or layout_ids().
+        start_ms: Unix ms of the switch: the first new id may be made then.
+        clock_error_ms: how far a clock may be behind at the switch; ids of that much before it are new ones, too.
+        datacenters, workers: of the new ids, as in layout_ids().
 
     Attributes:
         old, new: the two sets.
         layout: the layout of the new ids.
-        start_ms: Unix ms of the start that was asked for.
         common: the ids that both can make; None if they can never be equal.
         distinct_from_ms: Unix ms of the earliest start of the new ids from which none equals an old one; not before
             the start that was asked for. None: there is none, until the layout ends.
         sorts_from_ms: the same, for new ids that are all greater than all old ones.
         latest_epoch_ms: the latest epoch with which the new layout's ids sort after the old ones from the start that
             was asked for. None: no epoch since 1970 does.
+
+    Raises:
+        ConfigError: the layout ends before *start_ms*, or a range that it does not have.
     """
 
-    old: IdSet
-    new: IdSet
-    layout: Layout
-    start_ms: int
-    common: CommonIds | None
-    distinct_from_ms: int | None
-    sorts_from_ms: int | None
-    latest_epoch_ms: int | None
+    def __init__(
+        self,
+        old: IdSet,
+        layout: Layout,
+        *,
+        start_ms: int,
+        clock_error_ms: int = 0,
+        datacenters: Range | None = None,
+        workers: Range | None = None,
+    ) -> None:
+        self.old, self.layout, self.start_ms, self._error_ms = old, layout, start_ms, clock_error_ms
+        self.new = layout_ids(layout, from_ms=start_ms - clock_error_ms, datacenters=datacenters, workers=workers)
+        self.common = common_ids(old, self.new)
+        first_tick = self.new.fields[0].low
+        free_tick = first_tick if self.common is None else (self.common.highest >> layout.timestamp_shift) + 1
+        # the lowest id of any tick is this much above the tick
+        in_tick = self.new.lowest - (first_tick << layout.timestamp_shift)
+        sorting_tick = max(0, (old.highest - in_tick >> layout.timestamp_shift) + 1)
+        self.distinct_from_ms, self.sorts_from_ms = self._start_at(free_tick), self._start_at(sorting_tick)
+        epoch_ms = start_ms - clock_error_ms - sorting_tick * layout.tick_ms
+        self.latest_epoch_ms = epoch_ms if sorting_tick <= layout.max_tick and epoch_ms >= 0 else None
+
+    def _start_at(self, tick: int) -> int | None:
+        if tick <= self.new.fields[0].low:
+            return self.start_ms
+        return self.layout.ms_at(tick) + self._error_ms if tick <= self.layout.max_tick else None
 
     @property
     def distinct(self) -> bool:
@@ -208,52 +232,6 @@ class Proof:
     def sorted(self) -> bool:
         """Return True if every new id is greater than every old one."""
         return self.new.lowest > self.old.highest
-
-
-def prove(
-    old: IdSet,
-    layout: Layout,
-    *,
-    start_ms: int,
-    clock_error_ms: int = 0,
-    datacenters: Range | None = None,
-    workers: Range | None = None,
-) -> Proof:
-    """Compare the ids that a column has, or gets until the switch, with those of *layout* from the switch to its end.
-
-    Args:
-        old: from counter_ids() or layout_ids().
-        start_ms: Unix ms of the switch: the first new id may be made then.
-        clock_error_ms: how far a clock may be behind at the switch; ids of that much before it are new ones, too.
-        datacenters, workers: of the new ids, as in layout_ids().
-
-    Raises:
-        ConfigError: the layout ends before *start_ms*, or a range that it does not have.
-    """
-    new = layout_ids(layout, from_ms=start_ms - clock_error_ms, datacenters=datacenters, workers=workers)
-    first_tick = new.fields[0].low
-    common = common_ids(old, new)
-    free_tick = first_tick if common is None else (common.highest >> layout.timestamp_shift) + 1
-    # the lowest id of any tick is this much above the tick
-    in_tick = new.lowest - (first_tick << layout.timestamp_shift)
-    sorting_tick = max(0, (old.highest - in_tick >> layout.timestamp_shift) + 1)
-
-    def start_at(tick: int) -> int | None:
-        if tick <= first_tick:
-            return start_ms
-        return layout.ms_at(tick) + clock_error_ms if tick <= layout.max_tick else None
-
-    epoch_ms = start_ms - clock_error_ms - sorting_tick * layout.tick_ms
-    return Proof(
-        old=old,
-        new=new,
-        layout=layout,
-        start_ms=start_ms,
-        common=common,
-        distinct_from_ms=start_at(free_tick),
-        sorts_from_ms=start_at(sorting_tick),
-        latest_epoch_ms=epoch_ms if sorting_tick <= layout.max_tick and epoch_ms >= 0 else None,
-    )
 
 
 AUTO_INCREMENT = "auto-increment"
@@ -291,14 +269,11 @@ def _range(text: str) -> Range:
 
 def _run(args: argparse.Namespace) -> int:
     start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
-    proof = prove(
-        _old_ids(args, start_ms),
-        resolve_layout(args.new),
-        start_ms=start_ms,
-        clock_error_ms=CLOCK_ERROR_MS,
-        datacenters=args.datacenter,
-    )
-    write(_lines(proof))
+    old, new, datacenters = _old_ids(args, start_ms), resolve_layout(args.new), args.datacenter
+    proof = Proof(old, new, start_ms=start_ms, clock_error_ms=CLOCK_ERROR_MS, datacenters=datacenters)
+    for label, word, style, text in _report(proof):
+        # all texts begin in the same column
+        write(wrapped([(f"{label:<9}", "dim"), (word, style)], text))
     return ExitCode.OK if proof.distinct else ExitCode.FOUND_CLASHES
 
 
@@ -336,16 +311,23 @@ def _check_max(layout: Layout, an_id: int, latest_ms: int) -> None:
 # --- the proof as text -----------------------------------------------------------------------------------
 
 
-def _lines(proof: Proof) -> list[Line]:
-    """Return the proof as text for people."""
-    rows = [("old ids", "", "", _described(proof.old)), ("new ids", "", "", _described(proof.new))]
-    rows += [("equal", *_whether_equal(proof)), ("order", *_whether_sorted(proof))]
+def _report(proof: Proof) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the proof: a label, a word with its style, and a text."""
+    yield "old ids", "", "", _described(proof.old)
+    yield "new ids", "", "", _described(proof.new)
+    if proof.common is None:
+        yield "equal", "never: ", "good", "no new id is an old one"
+    else:
+        count, lowest, _ = proof.common
+        makers = f"{_maker(proof.old, lowest)}, and {_maker(proof.new, lowest)}"
+        yield "equal", "possible: ", "bad", f"{count:,} ids; the first is {lowest}, {makers}"
+    if proof.sorted:
+        yield "order", "kept: ", "good", "every new id is greater than every old one"
+    else:
+        text = f"the smallest new id is {proof.new.lowest}, the greatest old one {proof.old.highest}"
+        yield "order", "not kept: ", "warn", text
     if not (proof.distinct and proof.sorted):
-        rows += [("to do", "", "", text) for text in _remedies(proof)]
-    # all texts begin in the same column
-    return [
-        line for label, word, style, text in rows for line in wrapped([(f"{label:<9}", "dim"), (word, style)], text)
-    ]
+        yield from (("to do", "", "", text) for text in _remedies(proof))
 
 
 def _described(ids: IdSet) -> str:
@@ -361,15 +343,6 @@ def _described(ids: IdSet) -> str:
     return text
 
 
-def _whether_equal(proof: Proof) -> tuple[str, str, str]:
-    """Return the verdict, its style, and the reason."""
-    if proof.common is None:
-        return "never: ", "good", "no new id is an old one"
-    count, lowest, _ = proof.common
-    makers = f"{_maker(proof.old, lowest)}, and {_maker(proof.new, lowest)}"
-    return "possible: ", "bad", f"{count:,} ids; the first is {lowest}, {makers}"
-
-
 def _maker(ids: IdSet, an_id: int) -> str:
     if ids.layout is None:
         return "counted"
@@ -378,34 +351,25 @@ def _maker(ids: IdSet, an_id: int) -> str:
     return f"made at {time_of(parts.timestamp_ms)} by {datacenter}worker {parts.worker}"
 
 
-def _whether_sorted(proof: Proof) -> tuple[str, str, str]:
-    if proof.sorted:
-        return "kept: ", "good", "every new id is greater than every old one"
-    text = f"the smallest new id is {proof.new.lowest}, the greatest old one {proof.old.highest}"
-    return "not kept: ", "warn", text
-
-
-def _remedies(proof: Proof) -> list[str]:
-    """Return what a person can do: for equal ids first, then for the order."""
-    texts = []
+def _remedies(proof: Proof) -> Iterator[str]:
+    """Yield what a person can do: for equal ids first, then for the order."""
     starts = {proof.distinct_from_ms: "no new id equals an old one"}
     # if both begin at one moment, the order says more
     starts[proof.sorts_from_ms] = "all new ids are greater"
     for time_ms, effect in starts.items():
         if time_ms is not None and time_ms > proof.start_ms:
-            texts.append(f"start at {time_of(time_ms)}, {duration(time_ms - proof.start_ms)} later: then {effect}")
+            yield f"start at {time_of(time_ms)}, {duration(time_ms - proof.start_ms)} later: then {effect}"
     if (epoch_ms := proof.latest_epoch_ms) is not None and epoch_ms < proof.layout.epoch_ms:
         earlier = replace(proof.layout, epoch_ms=epoch_ms)
-        texts.append(
+        yield (
             f"or an epoch of {time_of(epoch_ms)} or earlier: --to '{layout_spec(earlier)}', which lasts until "
             f"{time_of(earlier.end_ms)}; then all new ids are greater"
         )
     if not proof.distinct and proof.distinct_from_ms is None:
-        texts.append(
+        yield (
             "no later start helps. Use datacenters or worker ids that made no old ids (--old-worker, --datacenter), or "
             "more timestamp bits"
         )
-    return texts
 
 
 PROOF = Command(

@@ -19,7 +19,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.core.values import MAX_ID
 from snowredis.errors import ConfigError
-from snowredis.merge.proof import IdSet, common_ids, counter_ids, layout_ids, prove
+from snowredis.merge.proof import IdSet, Proof, common_ids, counter_ids, layout_ids
 from tests.core.test_layout import any_layout
 
 EPOCH = 1735689600000
@@ -93,7 +93,7 @@ def test_the_proof_decides_as_the_lists_of_all_ids_do(
     def new_from(time_ms: int) -> set[int]:
         return listed(layout, time_ms - error_ms, None, **ranges)
 
-    proof = prove(old_set, layout, start_ms=start_ms, clock_error_ms=error_ms, **ranges)
+    proof = Proof(old_set, layout, start_ms=start_ms, clock_error_ms=error_ms, **ranges)
     new = new_from(start_ms)
     both = old_list & new
     assert (old_set.lowest, old_set.highest) == (min(old_list), max(old_list))
@@ -114,10 +114,10 @@ def test_the_latest_epoch_is_the_last_that_sorts_new_ids_after_old_ones(
     old: tuple[IdSet, set[int]], layout: Layout, later_ms: int
 ) -> None:
     start_ms = min(layout.epoch_ms + later_ms, layout.end_ms - 1)
-    proof = prove(old[0], layout, start_ms=start_ms)
+    proof = Proof(old[0], layout, start_ms=start_ms)
 
     def sorts_with(epoch_ms: int) -> bool:
-        return prove(old[0], replace(layout, epoch_ms=epoch_ms), start_ms=start_ms).sorted
+        return Proof(old[0], replace(layout, epoch_ms=epoch_ms), start_ms=start_ms).sorted
 
     if proof.latest_epoch_ms is not None:
         assert sorts_with(proof.latest_epoch_ms)
@@ -166,7 +166,7 @@ def check_pair(old_name: str, new_name: str) -> None:
     else:
         old = layout_ids(layouts[old_name], until_ms=SWITCH_MS)
         small_old, small_list = small_form(old_name)
-    proof = prove(old, new_layout, start_ms=SWITCH_MS)
+    proof = Proof(old, new_layout, start_ms=SWITCH_MS)
     if proof.common:
         # a witness: both sides can make it, as the layouts' own arithmetic says
         for witness in (proof.common.lowest, proof.common.highest):
@@ -174,20 +174,20 @@ def check_pair(old_name: str, new_name: str) -> None:
             assert witness <= 2**31 - 1 if old.layout is None else is_made_by(old.layout, witness)
     assert proof.distinct or not proof.sorted
     if proof.sorts_from_ms is not None:
-        later = prove(old, new_layout, start_ms=proof.sorts_from_ms)
+        later = Proof(old, new_layout, start_ms=proof.sorts_from_ms)
         assert later.sorted
         assert later.distinct
         if not proof.sorted:
-            assert not prove(old, new_layout, start_ms=proof.sorts_from_ms - 1).sorted
+            assert not Proof(old, new_layout, start_ms=proof.sorts_from_ms - 1).sorted
     if proof.distinct_from_ms is not None and not proof.distinct:
-        assert prove(old, new_layout, start_ms=proof.distinct_from_ms).distinct
-        assert not prove(old, new_layout, start_ms=proof.distinct_from_ms - 1).distinct
+        assert Proof(old, new_layout, start_ms=proof.distinct_from_ms).distinct
+        assert not Proof(old, new_layout, start_ms=proof.distinct_from_ms - 1).distinct
     if old.layout == new_layout:
         # if the layout is the same, only the tick of the switch can be on both sides
         assert proof.common
         assert proof.common.size == 1 << new_layout.timestamp_shift
     small_new, new_list = small_new_form(new_name)
-    small_proof = prove(small_old, small_new, start_ms=EPOCH + 4)
+    small_proof = Proof(small_old, small_new, start_ms=EPOCH + 4)
     assert (small_proof.common.size if small_proof.common else 0) == len(small_list & new_list)
     assert small_proof.sorted is (min(new_list) > max(small_list))
 
@@ -198,11 +198,11 @@ def is_made_by(layout: Layout, an_id: int) -> bool:
 
 def test_auto_increment_keys_never_equal_ids_of_the_default_layout_made_today() -> None:
     for last in (2**31 - 1, 2**32 - 1, 10**12):
-        proof = prove(counter_ids(last), Layout(), start_ms=SWITCH_MS)
+        proof = Proof(counter_ids(last), Layout(), start_ms=SWITCH_MS)
         assert proof.distinct
         assert proof.sorted
         assert proof.sorts_from_ms == proof.distinct_from_ms == SWITCH_MS
-    assert not prove(counter_ids(MAX_ID), Layout(), start_ms=SWITCH_MS).sorted
+    assert not Proof(counter_ids(MAX_ID), Layout(), start_ms=SWITCH_MS).sorted
 
 
 def test_a_new_epoch_for_uid_generator_repeats_its_old_ids() -> None:
@@ -210,10 +210,10 @@ def test_a_new_epoch_for_uid_generator_repeats_its_old_ids() -> None:
     uid = layouts["uid-generator"]
     old = layout_ids(uid)
     ended = uid.end_ms
-    assert not prove(old, replace(uid, epoch_ms=ended), start_ms=ended).distinct
+    assert not Proof(old, replace(uid, epoch_ms=ended), start_ms=ended).distinct
     # one more bit of time, from the workers: ids of 2024 and later are again those of 2020 to 2024
     wider = replace(uid, timestamp_bits=29, worker_bits=21)
-    proof = prove(old, wider, start_ms=ended)
+    proof = Proof(old, wider, start_ms=ended)
     assert proof.common
     assert wider.decode(proof.common.lowest).timestamp_ms == ended
     assert uid.decode(proof.common.lowest).timestamp_ms == uid.ms_at(2**27)
@@ -221,19 +221,19 @@ def test_a_new_epoch_for_uid_generator_repeats_its_old_ids() -> None:
     # its worker ids count up from 1: the upper half, as another datacenter, is unused
     halved = replace(uid, datacenter_bits=1, worker_bits=21, epoch_ms=ended)
     small = layout_ids(uid, workers=(0, 70_000))
-    assert prove(small, halved, start_ms=ended, datacenters=(1, 1)).distinct
-    assert not prove(small, halved, start_ms=ended, datacenters=(0, 0)).distinct
+    assert Proof(small, halved, start_ms=ended, datacenters=(1, 1)).distinct
+    assert not Proof(small, halved, start_ms=ended, datacenters=(0, 0)).distinct
 
 
 def test_side_by_side_in_other_datacenters_is_distinct_but_not_sorted() -> None:
     twitter = layouts["twitter"]
     old = layout_ids(twitter, until_ms=SWITCH_MS + 86_400_000, datacenters=(0, 0))
-    proof = prove(old, twitter, start_ms=SWITCH_MS, datacenters=(1, 31))
+    proof = Proof(old, twitter, start_ms=SWITCH_MS, datacenters=(1, 31))
     assert proof.distinct
     assert not proof.sorted
     # within the last tick of the old ones, datacenter 1 is above datacenter 0
     assert proof.sorts_from_ms == SWITCH_MS + 86_400_000
-    assert not prove(old, twitter, start_ms=SWITCH_MS, datacenters=(0, 31)).distinct
+    assert not Proof(old, twitter, start_ms=SWITCH_MS, datacenters=(0, 31)).distinct
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_side_by_side_in_other_datacenters_is_distinct_but_not_sorted() -> None:
         (lambda: layout_ids(Layout(), workers=(0, 1024)), "worker 0-1024 is not a range within 0-1023"),
         (lambda: layout_ids(Layout(), datacenters=(1, 1)), "datacenter 1-1 is not a range within 0-0"),
         (
-            lambda: prove(counter_ids(9), layouts["uid-generator"], start_ms=SWITCH_MS),
+            lambda: Proof(counter_ids(9), layouts["uid-generator"], start_ms=SWITCH_MS),
             "can be made in the given period",
         ),
     ],
