@@ -180,8 +180,8 @@ class Database:
         return read_counters(self.query, self.tables)
 
     def has(self, table: str) -> bool:
-        """Return whether there is a table of this name."""
-        return any(row.tab == table for row in self.query("tables"))
+        """Return whether there is a table of this name in the default schema."""
+        return any(row.tab == table and not row.schema_name for row in self.query("tables"))
 
     def quote(self, name: str) -> str:
         """Return a quoted name."""

@@ -94,6 +94,10 @@ class Case:
         self.is_key = self.name.lower() in {name.lower() for _, name in evidence.ids} - {"id", ROWID}
         self.is_named = self.is_key or is_named_like_an_id(self.name)
         self.is_listed = is_named_like_a_list(self.name)
+        # SQLite numbers each INTEGER PRIMARY KEY, also one that has ids of something outside
+        first = evidence.databases[0]
+        is_sure = first.kind != "sqlite" or table.name in {counter.table for counter in first.counters}
+        self.is_counted = column.is_counter and (is_sure or not self.size or not is_named_like_an_id(self.name))
 
     def guess(self) -> Guess:
         """Return what the column seems to be."""
@@ -167,8 +171,8 @@ class Case:
     def counted(self) -> Guess | None:
         """Judge what is no number, what a counter numbers, and columns without numbers."""
         table, evidence = self.table, self.evidence
-        is_counted = self.column.is_counter or table.primary == [self.name]
-        if self.column.kind not in ("int", "other") or (table.name in self.tables.fixed and is_counted):
+        is_key = self.column.is_counter or table.primary == [self.name]
+        if self.column.kind not in ("int", "other") or (table.name in self.tables.fixed and is_key):
             return Guess("keep")
         sides = [sample.values(self.name) for sample in evidence.samples[table.name]]
         are_small = all(not isinstance(value, int) or value < 256 for side in sides for value in side)
@@ -176,7 +180,7 @@ class Case:
             return Guess("keep", "a number within its parent: 0 is among them")
         if any(each.are_of_a_layout for each in evidence.ids.get(self.where, ())):
             return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
-        if self.column.is_counter or self.tables.matched.get(table.name, ("",))[0] == self.name:
+        if self.is_counted or self.tables.matched.get(table.name, ("",))[0] == self.name:
             return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
         return None if self.size else Guess("none" if self.is_named else "keep")
 
@@ -202,10 +206,12 @@ class Case:
         """Judge a key by itself."""
         if self.table.primary != [self.name]:
             return None
-        is_own, best = stem(self.name) in ("", "u", stem(self.table.name)), self._best
+        mine, its, best = stem(self.name), stem(self.table.name), self._best
+        # charId of characters, but not accountId of account_tutorial
+        is_own = mine in ("", "u", its) or (its.startswith(mine) and "_" not in self.table.name)
         if not is_own and self._leads and self._leads[0].near > 1 and self._leads[0].where[0] in self.tables.fixed:
             return Guess("keep", f"ids of {self._leads[0]}, which stay")
-        if is_own or (best and (self.is_named or best.fills)):
+        if is_own or (best and (best.fills or (best.near and self.is_named))):
             return Guess("id", f"ids of {best}" if best else "key", is_strong=bool(best and best.fills))
         return Guess("ask", "a key by itself: an id of this table, or of something outside?")
 

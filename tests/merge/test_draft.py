@@ -240,6 +240,15 @@ def test_orphans_are_counted_all_at_once_and_need_no_answer(two: Two, offline: C
     assert asked(text) == []
 
 
+def test_a_key_that_is_named_after_something_outside_is_asked_about(draft: Callable[..., str]) -> None:
+    text = draft(
+        "accountId INTEGER PRIMARY KEY, level INTEGER",
+        lambda s: (f"{i}, {i * (7 if s == 'A' else 9)}" for i in range(1, 30)),
+    )
+    assert asked(text) == ["accountId"]
+    assert "a key by itself: an id of this table, or of something outside?" in text
+
+
 def test_tables_that_one_generator_numbers_are_named(two: Two, offline: Cli) -> None:
     tables = f"{PEOPLE};CREATE TABLE pet (id INTEGER PRIMARY KEY, name TEXT);CREATE TABLE log (id INTEGER PRIMARY KEY, s TEXT)"
     rows = {
