@@ -52,10 +52,9 @@ class Guess(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """A column whose rule the evidence speaks against; refused before the first row if it *is_strong*."""
+    """A column of a table whose rule the evidence speaks against; refused before the first row if it *is_strong*."""
 
     table: str
-    column: str
     text: str
     is_strong: bool
 
@@ -243,7 +242,7 @@ class Case:
             return Guess("id", f"ids of {best}", is_strong=best.fills and not staying)
         if self.size >= 3:
             return Guess("ask", f"named like an id; its values are in {best}, but do not fill it")
-        return self.partly()
+        return self.partly() or Guess("keep")
 
     def filling(self) -> Guess | None:
         """Judge numbers that fill the ids of a table, and those that number the rows of their own."""
@@ -323,9 +322,7 @@ class Draft:
         # a table of nothing but ids is judged after those that they lead to
         for table in sorted(self.catalog.values(), key=lambda t: all(c.name in t.primary for c in t.written)):
             self._rows[table.name] = self._judge_rows(table)
-        found = {}
-        for name, table in self.catalog.items():
-            found[name] = self._draft_table(table)
+        found = {name: self._draft_table(table) for name, table in self.catalog.items()}
         orphans = [text for name, said in found.items() for text in self._orphans(name, said)]
         self.about += [f"orphans, which need no answer: {'; '.join(orphans)}"] * bool(orphans)
         for name in self.evidence.databases[1].tables.keys() - self.catalog.keys():
@@ -487,8 +484,8 @@ def doubts(the_map: Map, evidence: Evidence) -> Iterator[Doubt]:
             rule, guess = said.rule(column.name), Case(evidence, tables, evidence.tables[name], column).guess()
             if rule == "keep" and guess.rule in ("id", "of", "ask"):
                 text = f'{column.name} is in keep, and {guess.why}: move it to id, or write sure = ["{column.name}"]'
-                yield Doubt(name, column.name, text, guess.is_strong)
+                yield Doubt(name, text, guess.is_strong)
             elif rule in ("id", "of") and guess.rule == "keep":
                 why = guess.why or "its values are ids of no table"
                 text = f'{column.name} is in {rule}, and {why}: move it to keep, or write sure = ["{column.name}"]'
-                yield Doubt(name, column.name, text, is_strong=False)
+                yield Doubt(name, text, is_strong=False)
