@@ -74,15 +74,14 @@ class ManualClock:
 class MemoryPool:
     """Pools in this process' memory, for snowredis.connect() in place of a URL, any number of times."""
 
-    def __init__(self, clock: Clock | None = None, *, new: bool = True) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock
-        self._new = new
         self._stores: dict[str, MemoryStore] = {}
         self._tags: dict[str, MemoryTag] = {}
 
     def memory_store(self, config: PoolConfig) -> MemoryStore:
         """Return the store of the pool *config.name*. Raises LayoutMismatch if it was opened with other settings."""
-        store = self._stores.setdefault(config.name, MemoryStore(config, self._server_time_ms, new=self._new))
+        store = self._stores.setdefault(config.name, MemoryStore(config, self._server_time_ms))
         if store.config.signature != config.signature:
             raise LayoutMismatch(config.name, store.config.signature, config.signature)
         return store
@@ -103,11 +102,10 @@ class MemoryPool:
         return connect(self, **settings)
 
 
-def memory_pool(*, clock: Clock | None = None, new: bool = True) -> MemoryPool:
+def memory_pool(*, clock: Clock | None = None) -> MemoryPool:
     """Return a pool without Redis, for one process.
 
     Args:
         clock: clock of the pool and of its generators; by default the system's.
-        new: False: the pool behaves as one that Redis may have lost, so that the first worker waits for its floor.
     """
-    return MemoryPool(clock, new=new)
+    return MemoryPool(clock)

@@ -234,11 +234,11 @@ class MemoryPoolReader(PoolReader):
         texts = dict.fromkeys((*_POOL_TEXTS, *_POOL_NUMBERS), "")
         texts |= {counter: str(store._counts[counter]) for counter in POOL_COUNTERS}
         texts |= {
-            "signature": store.config.signature if store._incarnation else "",
+            "signature": store.config.signature,
             "incarnation": store._incarnation,
             "floor_reason": FloorReason.NO_POOL,
-            "lost_at": str(store._lost_at_ms),
-            "is_new": str(int(store._is_new)),
+            "lost_at": "0",
+            "is_new": "1",
             "version": str(store._version),
             "swept": str(store._swept_ms),
             # it is not counted

@@ -18,7 +18,7 @@ from tests.support.servers import RedisServer
 # most that a process loads of snowredis if it connects, claims, makes ids, renews and closes: files, and lines of code
 # in them, without comments, docstrings and blank lines. A package's file without code is none. A change that needs more
 # says why
-MOST_FILES, MOST_CODE_LINES = 44, 5_250
+MOST_FILES, MOST_CODE_LINES = 41, 5_250
 # most functions of snowredis on the way from a call to redis-py, and the files in which they are
 MOST_FRAMES = {"claim": (9, 7), "renew": (7, 7), "release": (8, 6)}
 PROGRAM = Path(__file__).parent / "programs" / "first_id.py"

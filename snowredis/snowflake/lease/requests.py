@@ -18,11 +18,10 @@ from snowredis.process.names import PROCESS, owner_text, random_name
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.crash.files import RECORDS
 from snowredis.snowflake.crash.sweep import DeadProcesses
-from snowredis.snowflake.lease.context import Context
+from snowredis.snowflake.lease.context import Context, PoolView
 from snowredis.snowflake.lease.conversation import Conversation
 from snowredis.snowflake.lease.slot import LeaseSlot
 from snowredis.snowflake.lease.values import Claimed, HeldLease
-from snowredis.snowflake.lease.view import PoolView
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.replies import Granted, Lost, PoolFull, Settling, lane_until_ms
 from snowredis.snowflake.protocol.requests import (

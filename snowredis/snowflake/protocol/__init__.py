@@ -1,3 +1,1 @@
 """Protocol of a pool: its constants, the requests and replies of its scripts, and the stores that run them."""
-
-from snowredis.snowflake.protocol.pool_config import PoolConfig as PoolConfig

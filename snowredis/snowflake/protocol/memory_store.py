@@ -1,7 +1,8 @@
 """A pool in this process' memory, for tests of applications: the protocol of the Lua scripts in Python.
 
-Follows the scripts step by step, and a test compares both. It loses nothing, and so has no steps 3 and 4 (lose, adopt).
-There is no server to identify, its clock does not go back, and no process dies while it lives. Pools here do not end.
+Follows the scripts step by step, and a test compares both. It loses nothing, and so has no steps 3 and 4 (lose, adopt),
+and no floors: each pool is new. There is no server to identify, and its clock does not go back. No process dies while
+the pool lives, and it does not end.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from snowredis.snowflake.protocol.requests import hash_of
 
 # hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
 FIRST_DIGITS = 12
-# a claim looks at so many of the worker ids that are usable soon, or in part, as in claim.lua
-NEARLY = 4
 # time between two looks for leases that ended, as in pool.lua
 SWEEP_AGAIN_MS = 200
 
@@ -36,13 +35,12 @@ class MemoryStore:
     Args:
         config: of the pool.
         server_time_ms: returns the time of the Redis clock, ms since 1970.
-        new: False: the first worker waits for the floor, as after a loss.
     """
 
     where = "memory"
     locator = ""
 
-    def __init__(self, config: pool_config.PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
+    def __init__(self, config: pool_config.PoolConfig, server_time_ms: Callable[[], int]) -> None:
         self.config = config
         self._server_time_ms = server_time_ms
         self._lock = threading.RLock()
@@ -51,17 +49,12 @@ class MemoryStore:
         self._records: dict[int, LeaseRecord] = {}
         # when a claim preferred others to a worker id, whose turn is later then
         self._passed: dict[int, int] = {}
-        # no incarnation: no worker came yet
-        self._incarnation, self._version, self._swept_ms = "", 0, 0
-        # when a loss was noticed, or the pool was created
-        self._lost_at_ms, self._is_new = 0, False
-        self._floor_ms = self._outage_floor_ms = 0
+        now = self._swept_ms = server_time_ms()
+        self._incarnation, self._version = f"{now}-{0:08x}{next(self._serials):x}", 0
         # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
         self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=pool_config.MAX_EVENTS)
         self._counts: Counter[str] = Counter()
-        if new:
-            # nothing was made before: clocks of tests may go back behind this moment
-            self._begin(server_time_ms(), 0, is_new=True)
+        self._event(EventKind.FLOOR, -1, now, LeaseRecord(lanes_ms=(now,)), reason=FloorReason.NO_POOL)
 
     def prepare(self) -> None:
         """Learn what a claim needs: nothing."""
@@ -83,38 +76,22 @@ class MemoryStore:
                     return self._renew(request)
                 case requests.ReleaseRequest():
                     return self._release(request)
-            return self._create(request.caller_ms)
+            return replies.Exists(*self._pool(self._server_time_ms()))
 
-    def _create(self, caller_ms: int) -> replies.CreateReply:
+    def _read_clocks(self, caller_ms: int) -> tuple[int, int]:
+        """Return the Redis time, and the caller's time after the cap."""
         now = self._server_time_ms()
-        if self._incarnation:
-            return replies.Exists(*self._pool(now))
-        self._begin(now, max(now, caller_ms), is_new=True)
-        return replies.Created(*self._pool(now))
-
-    def _begin(self, now: int, lost_at_ms: int, *, is_new: bool) -> None:
-        self._incarnation, self._swept_ms = f"{now}-{0:08x}{next(self._serials):x}", now
-        self._lost_at_ms, self._is_new = lost_at_ms, is_new
-        waits_ms = (0, 0) if is_new else (self.config.floor_ms, self.config.horizon_ms(self.config.outage_reserve_ms))
-        self._floor_ms, self._outage_floor_ms = (lost_at_ms + wait_ms for wait_ms in waits_ms)
-        self._event(EventKind.FLOOR, -1, now, LeaseRecord(lanes_ms=(self._floor_ms,)), reason=FloorReason.NO_POOL)
-
-    def _open(self, caller_ms: int) -> tuple[int, int]:
-        """Begin the pool at the first call; return the Redis time and the caller's time after the cap."""
-        now = self._server_time_ms()
-        if not self._incarnation:
-            self._begin(now, max(now, caller_ms), is_new=False)
         return now, min(caller_ms, now + self.config.max_clock_lead_ms)
 
     def _pool(self, now: int) -> tuple[int, Seen, int, None]:
         """Return the fields that all replies have, for a call that is about to return."""
         self._version += 1
         self._sweep(now)
-        return now, Seen(self._incarnation, self._version), self._floor_ms, None
+        return now, Seen(self._incarnation, self._version), 0, None
 
     def _sweep(self, now: int) -> None:
-        """Write which leases ended since the last call, once the floor has passed."""
-        if self._floor_ms > now or 0 <= now - self._swept_ms < SWEEP_AGAIN_MS:
+        """Write which leases ended since the last call."""
+        if 0 <= now - self._swept_ms < SWEEP_AGAIN_MS:
             return
         for worker, record in sorted(self._records.items(), key=lambda item: (item[1].lease_end_ms, item[0])):
             self._note_end(worker, record, now)
@@ -159,7 +136,7 @@ class MemoryStore:
     # --- claim, renew, release ---------------------------------------------------------------------------
 
     def _claim(self, request: requests.ClaimRequest) -> replies.ClaimReply:
-        now, capped = self._open(request.caller_ms)
+        now, capped = self._read_clocks(request.caller_ms)
         token_hash, first_renewal_id = hash_of(request.token), f"{self._version:0{FIRST_DIGITS}x}"
         for worker, record in self._records.items():
             is_claimed = record.token_hash == token_hash and record.owner == request.owner
@@ -168,8 +145,6 @@ class MemoryStore:
                 # the same claim again
                 again = record._replace(renewal_id=first_renewal_id)
                 return self._granted(worker, again, now, capped, request)
-        if self._floor_ms > now:
-            return replies.Settling(*self._pool(now), self._floor_ms - now)
         layout, config, options = self.config.layout, self.config, request.options
         usable_from_ms = max(0, min(layout.ms_at(layout.tick_at(request.caller_ms)), capped))
         wait_ms = 0 if requests.NOW in options else config.floor_ms + config.horizon_ms(0) + layout.tick_ms
@@ -180,7 +155,7 @@ class MemoryStore:
         self._note_end(chosen, before, now)
         lanes_ms = self._marks_ms(before)
         if self.config.outage_reserve_ms:
-            lanes_ms[-1] = max(before.outage_mark_ms, self._outage_floor_ms)
+            lanes_ms[-1] = before.outage_mark_ms
         record = LeaseRecord(
             token_hash=token_hash,
             incarnation=self._incarnation,
@@ -208,10 +183,10 @@ class MemoryStore:
 
     def _marks_ms(self, record: LeaseRecord) -> list[int]:
         """Return where a new reservation of each lane would begin; the outage lane counts as an ordinary one."""
-        return [max(lane, record.until_ms, self._floor_ms) for lane in record.lanes_ms]
+        return [max(lane, record.until_ms) for lane in record.lanes_ms]
 
     def _lane_rank(self, record: LeaseRecord, usable_from_ms: int, wants_lane: bool) -> int:
-        is_open = max(record.outage_mark_ms, self._outage_floor_ms) <= usable_from_ms
+        is_open = record.outage_mark_ms <= usable_from_ms
         return 1 if not self.config.outage_reserve_ms or is_open == wants_lane else 2
 
     def _rank(self, record: LeaseRecord, usable_from_ms: int, wants_lane: bool) -> tuple[int, int]:
@@ -226,13 +201,13 @@ class MemoryStore:
         wants_lane, records = requests.WANTS_LANE in options, self._records
         free = ((max(r.lease_end_ms, self._passed.get(i, 0)), i) for i, r in records.items() if r.lease_end_ms <= now)
         rank, mark_ms, best = 5, 0, -1
-        for nearly, (_, worker) in enumerate(sorted(free), 1):
+        for _, worker in sorted(free):
             its_rank, low_ms = self._rank(records[worker], usable_from_ms, wants_lane)
             if its_rank < rank or (its_rank == rank == 4 and low_ms < mark_ms):
                 rank, mark_ms, best = its_rank, low_ms, worker
             if its_rank == 2 and wants_lane:
                 self._passed[worker] = now
-            if its_rank == 1 or nearly == NEARLY:
+            if its_rank == 1:
                 break
         unused = next(worker for worker in itertools.count() if worker not in records)
         if rank > self._lane_rank(LeaseRecord(), usable_from_ms, wants_lane) and unused < self.config.layout.workers:
@@ -246,7 +221,7 @@ class MemoryStore:
         return replies.PoolFull(*self._pool(now), max(0, first_ms - now))
 
     def _renew(self, request: requests.RenewRequest) -> replies.RenewReply:
-        now, capped = self._open(request.caller_ms)
+        now, capped = self._read_clocks(request.caller_ms)
         terms, worker, token_hash = request.lease, request.lease.worker, hash_of(request.token)
         record, has_lane = self._records.get(worker, LeaseRecord()), terms.outage_until_ms is not None
         if not is_held(record, request.token, terms, request.pending):
@@ -267,7 +242,7 @@ class MemoryStore:
         return replies.Renewed(*self._pool(now), self._terms(worker, renewed, has_lane=has_lane), False)
 
     def _release(self, request: requests.ReleaseRequest) -> replies.ReleaseReply:
-        now, _ = self._open(request.caller_ms)
+        now, _ = self._read_clocks(request.caller_ms)
         worker, record = request.lease.worker, self._records.get(request.lease.worker)
         pending = request.pending
         if record is None or not is_held(record, request.token, request.lease, pending):

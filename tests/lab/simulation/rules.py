@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from snowredis.process.names import ProcessName
 from snowredis.snowflake.crash.record import CrashRecord, Credentials, read_page
 from snowredis.snowflake.ids.allocator import IdAllocator
+from snowredis.snowflake.lease.context import PoolView
 from snowredis.snowflake.lease.values import Claimed, HeldLease
-from snowredis.snowflake.lease.view import PoolView
 from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
 from snowredis.snowflake.upkeep.claiming import Claims
 from snowredis.snowflake.upkeep.lifecycle import LeaseLifecycle

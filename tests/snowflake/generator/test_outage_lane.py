@@ -16,7 +16,7 @@ from snowredis.errors import LeaseExpired, SnowredisError, StoreUnavailable
 from snowredis.monitor.conditions import status_of
 from snowredis.monitor.pool import Snapshot
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.lease import view
+from snowredis.snowflake.lease import context
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import ManualClock
 from tests.support.lua_store import LuaStore
@@ -206,11 +206,11 @@ def test_it_stays_closed_if_the_clocks_of_the_host_differ(fleet: Fleet, ids: Sno
 
 def test_it_stays_closed_on_another_boot(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process was restored from a checkpoint on another machine."""
-    monkeypatch.setattr(view, "boot_id", lambda: "this")
+    monkeypatch.setattr(context, "boot_id", lambda: "this")
     ids = fleet.generator()
     fleet.make(ids)
     fleet.redis.away = True
-    monkeypatch.setattr(view, "boot_id", lambda: "another")
+    monkeypatch.setattr(context, "boot_id", lambda: "another")
     fleet.clock.advance(TTL_MS)
     with pytest.raises(LeaseExpired, match="stays closed"):
         ids.next_id()
@@ -221,23 +221,23 @@ def test_it_opens_if_the_boot_id_cannot_be_read_at_one_moment(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, at_the_claim: str, at_the_renewal: str
 ) -> None:
     """Without a free descriptor, or in another root directory, nothing is known, and nothing differs."""
-    monkeypatch.setattr(view, "boot_id", lambda: at_the_claim)
+    monkeypatch.setattr(context, "boot_id", lambda: at_the_claim)
     ids = fleet.generator()
     fleet.make(ids)
-    monkeypatch.setattr(view, "boot_id", lambda: at_the_renewal)
+    monkeypatch.setattr(context, "boot_id", lambda: at_the_renewal)
     ids._beat()
     fleet.redis.away = True
-    monkeypatch.setattr(view, "boot_id", lambda: "this" if at_the_renewal else "")
+    monkeypatch.setattr(context, "boot_id", lambda: "this" if at_the_renewal else "")
     fleet.clock.advance(TTL_MS)
     assert fleet.make(ids) == OUT
 
 
 def test_it_is_the_boot_id_of_the_last_renewal_that_counts(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that goes on elsewhere, and renewed its lease there, is no copy."""
-    monkeypatch.setattr(view, "boot_id", lambda: "before")
+    monkeypatch.setattr(context, "boot_id", lambda: "before")
     ids = fleet.generator()
     fleet.make(ids)
-    monkeypatch.setattr(view, "boot_id", lambda: "after")
+    monkeypatch.setattr(context, "boot_id", lambda: "after")
     ids._beat()
     fleet.redis.away = True
     fleet.clock.advance(TTL_MS)
