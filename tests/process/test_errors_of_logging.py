@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -29,6 +28,7 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.upkeep import heartbeat as heartbeats
 from snowredis.snowflake.upkeep.heartbeat import Heartbeat
 from snowredis.testing import ManualClock, memory_pool
+from tests.support import warm
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -243,7 +243,7 @@ print(len({each.lease.worker for each in made}))
 def test_leases_are_released_at_exit_beside_a_broken_logger(own_server: RedisServer) -> None:
     pool = snowredis.WorkerPool(own_server.url, "p")
     pool.create(PoolConfig(name="p"))
-    done = subprocess.run([sys.executable, "-c", AT_EXIT, own_server.url], capture_output=True, text=True, timeout=60)
+    done = warm.run([sys.executable, "-c", AT_EXIT, own_server.url], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["3"]
     assert done.returncode == 0
     assert pool.info().used == 0
@@ -267,7 +267,7 @@ logging.getLogger("app").warning("a line that SIGTERM interrupts")
 def test_sigterm_in_a_log_call_releases_the_lease_and_ends_the_process(own_server: RedisServer) -> None:
     pool = snowredis.WorkerPool(own_server.url, "p")
     pool.create(PoolConfig(name="p"))
-    done = subprocess.run([sys.executable, "-c", AT_SIGTERM, own_server.url], capture_output=True, timeout=20)
+    done = warm.run([sys.executable, "-c", AT_SIGTERM, own_server.url], capture_output=True, timeout=20)
     assert done.returncode == -signal.SIGTERM
     assert (pool.info().used, pool.info().died) == (0, 0)
 

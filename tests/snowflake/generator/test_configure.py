@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +17,7 @@ from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError
 from snowredis.process_generator import effective_kind, effective_settings, process_generator
 from snowredis.testing import memory_pool
+from tests.support import warm
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ _SETTINGS_OF_CHILD = "from snowredis.process_generator import effective_settings
 
 def settings_of_child() -> Any:
     """Return the settings of a process that this one starts, or the last line of its error."""
-    child = subprocess.run([sys.executable, "-c", _SETTINGS_OF_CHILD], capture_output=True, text=True)
+    child = warm.run([sys.executable, "-c", _SETTINGS_OF_CHILD], capture_output=True, text=True)
     return ast.literal_eval(child.stdout) if child.returncode == 0 else child.stderr.strip().splitlines()[-1]
 
 
@@ -134,6 +134,6 @@ def test_another_kind_that_is_configured_is_that_of_processes_that_this_one_star
     pytest.importorskip("uuid_utils")
     code = "import snowredis; print(len(snowredis.next_id()))"
     snowredis.configure("uuid4", form="text")
-    assert subprocess.check_output([sys.executable, "-c", code]) == b"36\n"
+    assert warm.run([sys.executable, "-c", code], capture_output=True).stdout == b"36\n"
     snowredis.configure(pool="orders")
     assert effective_settings()["pool"] == "orders"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from snowredis.snowflake.protocol.replies import Behind, ClaimReply, Seen
 from snowredis.snowflake.protocol.requests import Request
 from snowredis.snowflake.upkeep.pace import Pace
 from snowredis.testing import ManualClock, memory_pool
+from tests.support import warm
 from tests.support.servers import RedisServer
 
 PROGRAM = Path(__file__).with_name("first_id.py")
@@ -26,7 +26,7 @@ WARNING = (
 
 
 def test_the_first_wait_is_one_line_on_stderr(server: RedisServer) -> None:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, PROGRAM, server.url, "first"],
         cwd=PROGRAM.parents[3],
         env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[3])},
