@@ -53,14 +53,22 @@ class Log:
         running.acquire()
 
         def send() -> None:
-            for level, text, args, options in lines:
+            while lines:
+                level, text, args, options = lines.pop(0)
                 self._send(level, text, args, **options)
-            running.release()
+            with contextlib.suppress(RuntimeError):
+                running.release()
 
         if lines:
-            with contextlib.suppress(RuntimeError):
+            try:
                 start_thread(send, "snowredis-log")
                 running.acquire(timeout=_LONGEST_WAIT_S)
+            except RuntimeError:
+                # the exit of the interpreter has begun
+                pass
+            except AssertionError:
+                # the hub of gevent cannot wait, and interrupts no call
+                send()
 
     def debug(self, text: str, *args: object) -> None:
         self._send(logging.DEBUG, text, args)

@@ -265,6 +265,14 @@ def test_a_handler_in_the_hub_of_gevent_can_close_a_generator() -> None:
     assert run("tests.snowflake.generator.programs.closed_in_the_hub_of_gevent") == "True True\n"
 
 
+def test_sigterm_in_the_hub_of_gevent_ends_the_process_and_is_logged() -> None:
+    pytest.importorskip("gevent")
+    process = start("tests.snowflake.generator.programs.sigterm_in_the_hub_of_gevent")
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGTERM
+    assert errors.splitlines()[-1].endswith("released worker id 0")
+
+
 def test_a_greenlet_beside_one_that_talks_to_redis_hears_when_to_patch() -> None:
     conversation = Conversation("here")
     with pytest.raises(StoreUnavailable, match="patch the process before snowredis is imported"):
