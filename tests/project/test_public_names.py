@@ -58,7 +58,7 @@ WORKER_POOL = {
     "delete": "(*, force)",
     "close": "()",
 }
-TESTING = {"ManualClock": "(start_ms)", "memory_pool": "(*, clock, new)", "use": "(generator)"}
+TESTING = {"ManualClock": "(start_ms)", "memory_pool": "(*, clock)", "use": "(generator)"}
 EMBEDDED = {"start": "(directory)", "join": "(url)", "resolve": "(url)", "stop": "(directory)"}
 PLAIN = {
     "IMPLEMENTATION",
