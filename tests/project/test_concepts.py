@@ -5,9 +5,9 @@ from __future__ import annotations
 from scripts.concepts import count
 
 MOST = {
-    "options": 95,
-    "settings of connect()": 19,
-    "JSON fields": 125,
+    "options": 91,
+    "settings of connect()": 18,
+    "JSON fields": 115,
     "conditions": 14,
     "levels": 4,
     "error classes": 16,

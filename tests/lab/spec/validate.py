@@ -28,7 +28,8 @@ LIMIT_S = 1800
 # constants that each run has for itself, of Ledger.tla, and of Pool.tla, with where the log has those of its pool
 OF_A_RUN = ("Procs", "Wids", "Ord", "Outage")
 OF_A_POOL = {
-    "TTL": "ttl_ms", "G": "outage_ms", "SK": "max_clock_lead_ms", "RS": "failover_slack_ms",
+    # RS + SLACK is failover_slack
+    "TTL": "ttl_ms", "G": "outage_ms", "SK": "max_clock_lead_ms", "RS": "failover_slack_ms", "SLACK": "",
 }  # fmt: skip
 # states that are shown of a step that is not allowed
 MOST_STATES = 4
@@ -163,7 +164,7 @@ def _ordinary(steps: Steps) -> list[str]:
 
 def _constants(steps: Steps) -> str:
     """Return what one run has: the constants of its pool, its lanes, processes, worker ids and servers."""
-    values = {name: str(steps.header[of]) for name, of in OF_A_POOL.items()}
+    values = {name: str(steps.header[of]) if of else "0" for name, of in OF_A_POOL.items()}
     workers = {step["w"] for step in steps.steps if "w" in step} or {0}
     sets = (steps.slots or ["c1"], [f"w{worker}" for worker in workers], _ordinary(steps))
     values |= {name: _set(items) for name, items in zip(OF_A_RUN, sets, strict=False)}
