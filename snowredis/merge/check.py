@@ -200,7 +200,7 @@ def _duplicates(workspace: Workspace, sources: Sequence[Source]) -> list[Duplica
 def _problems(workspace: Workspace, sources: Sequence[Source], layout: Layout) -> Iterator[Problem]:
     """Yield the problems of all sources, in their order."""
     texts = {
-        ProblemKind.NO_NUMBER: "that are no whole numbers of 64 bits. Not compared; rows without an id cannot be "
+        ProblemKind.NO_NUMBER: "without a whole number of 64 bits. Not compared; rows without an id cannot be "
         "merged, so give them one. A spreadsheet or JavaScript has rounded numbers with a decimal point or an "
         "exponent: export them again as text",
         ProblemKind.OTHER_LAYOUT: f"that the layout {layout} cannot have made until now: below 0, too large, or with a "
