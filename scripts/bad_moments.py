@@ -195,6 +195,10 @@ class Stage:
             reply = connection.getresponse()
             return reply.status, json.loads(reply.read() or b"null")
 
+    def report(self) -> dict[str, Any] | None:
+        code, found = self.ask(f"/workers?pool={POOL}")
+        return found if code == 200 else None
+
     def command(self, *arguments: str) -> str:
         environment = self.environment | {"SNOWREDIS_URL": self.url(0), "COLUMNS": "200"}
         done = subprocess.run(
@@ -490,7 +494,8 @@ def play(
             with_ids = stage.made()
         made = [stage.ask("/id")[0] == 200 for _ in range(10)]
         ready, _ = stage.ask("/readyz")
-        status = stage.ask(f"/workers?pool={POOL}")[1]["status"]
+        # a Redis that is slow answers not each time
+        status = eventually(stage.report, "a report", 30)["status"]
         shown = page.text("#status-headline")
         page.screenshot(output / f"{name}.png")
         texts = {one: stage.command(one, "--pool", POOL) for one in ("workers", "doctor", "events")}
