@@ -95,6 +95,9 @@ class LeaseLifecycle:
         held, opened = locked(self._generator._lock, self._detach)
         if held is not None:
             self._leases.release(held, opened, self.renewals.stats())
+        elif (kept := self._leases.held) is not None and not self._leases.conversation.is_here:
+            text = "pool %s: could not release worker id %d; it is available again when its lease ends: %s"
+            log.warning(text, self._pool, kept.lease.worker, "another thread waits for Redis")
         self._leases.withdraw()
 
     def _detach(self) -> tuple[HeldLease | None, str]:

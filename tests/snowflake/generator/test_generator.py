@@ -8,6 +8,7 @@ import copy
 import mmap
 import pickle
 import sys
+import threading
 import time
 from array import array
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from snowredis.errors import ClockMovedBack
 from snowredis.process.clock import SystemClock
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
+from snowredis.snowflake.lease import conversation
 from snowredis.snowflake.lease.slot import LeaseSlot
 from snowredis.snowflake.lease.values import HeldLease
 from snowredis.snowflake.protocol.memory_store import MemoryStore
@@ -838,3 +840,23 @@ def test_a_step_makes_no_id_once_the_process_may_make_none(
     else:
         {"suspended": ids.suspend, "closed": ids.close}[why]()
     assert ids._slow_path.try_step()[0] == 0
+
+
+def test_close_says_which_worker_id_it_could_not_release_beside_a_thread_that_waits_for_redis(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(conversation, "LOCK_LIMIT_S", 0.05)
+    ids, waits, replied = snowredis.connect(pool), threading.Event(), threading.Event()
+    ids.claim()
+
+    def talk() -> None:
+        waits.set()
+        replied.wait(30)
+
+    thread = threading.Thread(target=ids._lifecycle._leases.conversation.run, args=(talk,))
+    thread.start()
+    waits.wait(30)
+    ids.close()
+    replied.set()
+    thread.join()
+    assert "could not release worker id 0; it is available again when its lease ends" in caplog.text
