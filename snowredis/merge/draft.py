@@ -1,6 +1,6 @@
 """`snowredis merge draft`: a map with a guess for every table and column, the reason, and `ask` where it is open.
 
-The same guesses, compared with a finished map, say where the evidence speaks against it: doubts().
+The same guesses, compared with a finished map, say in a run where the evidence speaks against it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from snowredis.merge.databases import ROWID, Table, TableColumn, checksum
 from snowredis.merge.evidence import (
     Evidence,
     Lead,
+    is_named_after,
     is_named_like_a_list,
     is_named_like_an_amount,
     is_named_like_an_id,
+    share_of,
     stem,
 )
 from snowredis.merge.map_file import UNDECIDED, Map, TableMap, families
@@ -28,6 +30,8 @@ from snowredis.merge.map_file import UNDECIDED, Map, TableMap, families
 _TOOLS = ("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata", "flyway_schema_history")
 # how much of the rows of a table must be the same in both databases
 _MOST = 0.9
+# the high 32 bits of times in milliseconds, of 1997 to 2040
+_HIGH_OF_TIMES = frozenset(range(200, 515))
 TOP = (
     'rows: "copy", "first" (a row whose key the first database has stays away, and ids stay), or "skip"',
     "id: positive numbers get the offset.  of: id of a table with match.  sql: an expression; :offset, :of(TABLE, x)",
@@ -51,16 +55,8 @@ class Guess(NamedTuple):
     is_strong: bool = False
 
 
-class Doubt(NamedTuple):
-    """A column of a table whose rule the evidence speaks against; refused before the first row if it *is_strong*."""
-
-    table: str
-    text: str
-    is_strong: bool
-
-
 @dataclass
-class _Tables:
+class Tables:
     """Facts about the tables, known before their columns are judged.
 
     Attributes:
@@ -85,7 +81,7 @@ class Case:
         size: how many different numbers it has.
     """
 
-    def __init__(self, evidence: Evidence, tables: _Tables, table: Table, column: TableColumn) -> None:
+    def __init__(self, evidence: Evidence, tables: Tables, table: Table, column: TableColumn) -> None:
         self.evidence, self.tables, self.table, self.column = evidence, tables, table, column
         self.name, self.where = column.name, (table.name, column.name)
         self.sets = evidence.numbers[self.where]
@@ -165,6 +161,19 @@ class Case:
             return Guess("ask", f"ids of {lead} inside ({place}), as in {example}? Write sql.{self.name}")
         return Guess("keep")
 
+    def of_matched(self, rule: str) -> tuple[str, bool] | None:
+        """Return the table with match whose ids these seem to be, and whether hardly another table is meant."""
+        leads = self.evidence.leads(self.sets, self.name, self.where)
+        nearest = [lead for lead in leads if lead.near == leads[0].near]
+        is_open = self.where not in self.evidence.ids and (rule == "id" or (self.is_named and not self.is_listed))
+        for lead in nearest:
+            is_best = is_open and all(each.reach * 1.5 < lead.reach for each in nearest if each != lead)
+            is_matched = self.tables.matched.get(lead.where[0], ("",))[0] == lead.where[1]
+            if is_matched and (lead.near > 1 or is_best):
+                return lead.where[0], lead.near == 3 or (rule == "id" and len(nearest) == 1)
+        named = (name for name in self.tables.matched if is_named_after(self.name, name))
+        return next(((name, False) for name in named if not leads or leads[0].near < 3), None)
+
     # --- numbers that no catalog explains ----------------------------------------------------------
 
     def counted(self) -> Guess | None:
@@ -181,7 +190,8 @@ class Case:
             return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
         if self.is_counted or self.tables.matched.get(table.name, ("",))[0] == self.name:
             return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
-        return None if self.size else Guess("none" if self.is_named else "keep")
+        are_empty = self.column.kind == "int" or all(v in (None, "", "0", "-1", 0, -1) for side in sides for v in side)
+        return None if self.size else Guess("none" if self.is_named and are_empty else "keep")
 
     @cached_property
     def _leads(self) -> list[Lead]:
@@ -234,15 +244,17 @@ class Case:
             return Guess("keep", "a number within its parent, by its place in the key")
         if any(each.are_of_a_layout for each in self.evidence.ids[best.where]):
             return Guess("flake", f"ids of a layout, of {best}", is_strong=best.fills)
-        is_sure = best.fills or self.is_key
+        # a table of a few rows is never filled
+        is_of_few = is_named_after(self.name, best.where[0]) and best.reach > 0.5
+        is_sure = best.fills or self.is_key or is_of_few
         if best.where[0] in self.tables.matched and best.where[1] != ROWID:
             why = f"its values and its name: {best.where[0]}"
             return Guess("of", why, best.where[0]) if is_sure else Guess("ask", f"of {best.where[0]}?")
         if is_sure:
             return Guess("id", f"ids of {best}", is_strong=best.fills and not staying)
-        if self.size >= 3:
+        if self.size >= 3 or best.near == 3:
             return Guess("ask", f"named like an id; its values are in {best}, but do not fill it")
-        return self.partly() or Guess("keep")
+        return self.partly() or self.elsewhere() or Guess("keep")
 
     def filling(self) -> Guess | None:
         """Judge numbers that fill the ids of a table, and those that number the rows of their own."""
@@ -268,9 +280,12 @@ class Case:
                 return Guess("id", "named like an id; its values are ids of several tables")
             if part >= 0.4 and self.size >= 8 and not self.is_listed:
                 return Guess("ask", f"{part:.0%} of its values are ids{kinds}? Write sql.{self.name}")
-        for shift, bits in ((0, "low"), (32, "high")):
+        for shift, bits, least in ((0, "low", 5), (32, "high", 13)):
             first, second = ({number >> shift & 0xFFFFFFFF for number in side if number >> 32} for side in sets)
-            if first and second and max(len(first), len(second)) >= 5 and (leads := evidence.leads((first, second))):
+            # the high bits of times in milliseconds are few numbers, or these
+            is_time = bits == "high" and first | second <= _HIGH_OF_TIMES
+            is_much = first and second and max(len(first), len(second)) >= least and not is_time
+            if is_much and (leads := evidence.leads((first, second))):
                 return Guess("ask", f"its {bits} 32 bits are ids of {leads[0]}? Write sql.{self.name}")
         if kinds:
             return Guess("ask", f"ids{kinds}, else not? Write sql.{self.name}")
@@ -280,6 +295,19 @@ class Case:
                 whole = f"{low} and {high} are the low and high 16 bits of ids of {'.'.join(whose)}"
                 return Guess("ask", f"{whole}? Write sql")
         return Guess("keep", "named like an id, but leads nowhere: of another database?") if self.is_key else None
+
+    def elsewhere(self) -> Guess | None:
+        """Judge a column that is called as the id of a table that does not have all of its numbers."""
+        evidence = self.evidence
+        for name in evidence.tables:
+            is_other = name != self.table.name and name not in self.tables.fixed
+            if self.size and is_other and is_named_after(self.name, name):
+                ids = [its for where, its in evidence.ids.items() if where[0] == name and where[1] != ROWID]
+                share = max((share_of(self.sets, its) for its in ids), default=0.0)
+                is_empty = not any(sample.rows for sample in evidence.samples[name])
+                word = "ask" if share >= 0.5 or is_empty else "keep"
+                return Guess(word, f"named like an id of {name}, and {share:.0%} of its values are there")
+        return None
 
     def top(self) -> Guess | None:
         """Judge a number that seems to be the next one of a counter: in a table of one row."""
@@ -296,7 +324,7 @@ class Case:
 
 _DETECTORS: tuple[Callable[[Case], Guess | None], ...] = (
     *(Case.of_the_catalog, Case.inside, Case.counted),
-    *(Case.key, Case.named, Case.filling, Case.partly, Case.top),
+    *(Case.key, Case.named, Case.filling, Case.partly, Case.top, Case.elsewhere),
 )
 
 
@@ -312,7 +340,7 @@ class Draft:
     """
 
     def __init__(self, evidence: Evidence) -> None:
-        self.evidence, self.catalog, self.tables = evidence, evidence.tables, _Tables()
+        self.evidence, self.catalog, self.tables = evidence, evidence.tables, Tables()
         self.notes: dict[str, list[str]] = defaultdict(list)
         self.about: list[str] = []
         self._rows: dict[str, str] = {}
@@ -375,7 +403,7 @@ class Draft:
         content = [c.name for c in table.written if c.name not in table.primary and not is_named_like_an_id(c.name)]
         parents = [key.parent for key in table.foreign_keys]
         if not content and not (parents and all(parent in self.tables.fixed for parent in parents)):
-            self.notes[table.name].append(f"{text}, but they are numbers only")
+            self.notes[table.name].append(f"{text}, but have only keys, and columns named like ids")
             return ""
         mine, its = ({tuple(row[s.at[key]] for key in keys if key in s.at) for row in s.rows} for s in (first, second))
         contents = {tuple(row[second.at[name]] for name in content) for row in second.rows}
@@ -465,27 +493,3 @@ class Draft:
                 self.notes[table.name].append(
                     f'{text}: "first" (these stay away), "skip", match, or is a column an id?'
                 )
-
-
-# --- a second look ---------------------------------------------------------------------------------------
-
-
-def doubts(the_map: Map, evidence: Evidence) -> Iterator[Doubt]:
-    """Yield the columns whose rule in a finished map the evidence speaks against, unless they are sure."""
-    matched = {name: (str(column), the_map.tables[name].match) for name, column in the_map.ids.items()}
-    tables = _Tables(fixed=set(the_map.of("first", "skip")), matched=matched)
-    for name in the_map.of("copy"):
-        said = the_map.tables[name]
-        for column in evidence.tables[name].written:
-            if column.name in said.lists.get("sure", []) or any(
-                column.name in key.columns for key in evidence.tables[name].foreign_keys
-            ):
-                continue
-            rule, guess = said.rule(column.name), Case(evidence, tables, evidence.tables[name], column).guess()
-            if rule == "keep" and guess.rule in ("id", "of", "ask"):
-                text = f'{column.name} is in keep, and {guess.why}: move it to id, or write sure = ["{column.name}"]'
-                yield Doubt(name, text, guess.is_strong)
-            elif rule in ("id", "of") and guess.rule == "keep":
-                why = guess.why or "its values are ids of no table"
-                text = f'{column.name} is in {rule}, and {why}: move it to keep, or write sure = ["{column.name}"]'
-                yield Doubt(name, text, is_strong=False)

@@ -356,6 +356,11 @@ def _fit(sets: Two, ids: tuple[Ids, Ids], reach: float) -> tuple[bool, bool]:
     return fills and all(max(mine) == its.high and len(mine) * 2 >= its.count >= 8 for mine, its in pairs), fills
 
 
+def share_of(sets: Two, ids: tuple[Ids, Ids]) -> float:
+    """Return which part of some numbers of each database are among ids of it: the lesser part."""
+    return min((its.share(mine) for mine, its in zip(sets, ids, strict=True) if mine), default=0.0)
+
+
 def _touch(mine: Ids, its: Ids) -> bool:
     gap = _LARGE // 10 if min(mine.low, its.low) > _LARGE else 1
     return mine.low <= its.high + gap and its.low <= mine.high + gap
@@ -447,6 +452,11 @@ def nearness(name: str, where: Where) -> int:
     if mine == table or (len(table) > 2 and mine.endswith(table)):
         return 3
     return 2 if mine in table else int(bool(its) and mine.endswith(its))
+
+
+def is_named_after(name: str, table: str) -> bool:
+    """Return whether a column is called as the id of a table: alliance_id or allianceid, of alliance or alliances."""
+    return name.lower().endswith("id") and len(stem(name)) > 1 and stem(name) == stem(table)
 
 
 def is_named_like_an_id(name: str) -> bool:

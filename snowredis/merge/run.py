@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from snowredis.core.values import iso_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, parents_first, text_literal, url_of
 from snowredis.merge.dialects import Database, transaction, two_databases
-from snowredis.merge.draft import Doubt, doubts
+from snowredis.merge.draft import Case, Tables
 from snowredis.merge.evidence import Evidence
 from snowredis.merge.map_file import load_map, problems_of, refusal
 from snowredis.merge.translation import Translation, choose_offsets, clashes, obstacles, values_of_none
@@ -32,6 +33,14 @@ _MARK_TABLE = (
 )
 # rows of each table by which a second database is known again
 _SEEN = 50
+
+
+class Doubt(NamedTuple):
+    """A column of a table whose rule the evidence speaks against; refused before the first row if it *is_strong*."""
+
+    table: str
+    text: str
+    is_strong: bool
 
 
 @dataclass
@@ -164,7 +173,7 @@ class _Run:
         for found in (translation.find_pairs, lambda: clashes(translation)):
             problems += [] if problems else found()
         evidence = Evidence((self.first, self.second), self.progress, reads_all=False)
-        looked = list(doubts(self.map, evidence))
+        looked = list(_doubts(translation, evidence))
         problems += [f"[{doubt.table}] {doubt.text}" for doubt in looked if doubt.is_strong]
         if problems:
             raise refusal(problems)
@@ -405,3 +414,37 @@ def _write_pairs(translation: Translation, path: Path | None) -> int:
             "map to a folder that can be written."
         ) from error
     return len(rows)
+
+
+# --- a second look ---------------------------------------------------------------------------------------
+
+
+def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
+    """Yield the columns whose rule in a finished map the evidence speaks against, unless they are sure."""
+    the_map = translation.map
+    matched = {name: (str(column), the_map.tables[name].match) for name, column in the_map.ids.items()}
+    tables = Tables(fixed=set(the_map.of("first", "skip")), matched=matched)
+    for name in the_map.of("copy", "first"):
+        said, table = the_map.tables[name], evidence.tables[name]
+        in_keys = {column for key in table.foreign_keys for column in key.columns}
+        for column in table.written:
+            if column.name in said.lists.get("sure", []) or column.name in in_keys:
+                continue
+            rule, case = said.rule(column.name), Case(evidence, tables, table, column)
+            target, is_only = (case.of_matched(rule) if rule in ("id", "keep") else None) or ("", False)
+            guess, sure = case.guess(), f'write sure = ["{column.name}"]'
+            if target and (count := translation.matched_in(name, column.name, target)):
+                what = f"{count:,} of its values are ids of rows of {target} that stay away (match)"
+                text = f'{column.name} is in {rule}, and {what}: write of.{column.name} = "{target}", or {sure}'
+                yield Doubt(name, text, is_strong=is_only)
+            elif said.rows == "copy" and rule == "keep" and guess.rule in ("id", "of", "ask"):
+                to = f'write of.{column.name} = "{guess.target}"' if guess.rule == "of" else "move it to id"
+                yield Doubt(name, f"{column.name} is in keep, and {guess.why}: {to}, or {sure}", guess.is_strong)
+            elif said.rows == "copy" and rule in ("id", "of") and guess.rule == "keep":
+                leads = evidence.leads(case.sets, column.name, case.where)
+                nowhere = (
+                    "nothing says of which table its values are ids" if leads else "its values are ids of no table"
+                )
+                why = f"{guess.why or nowhere}: if it is no id, move it to keep"
+                text = f"{column.name} is in {rule}, and {why}; else {sure}"
+                yield Doubt(name, text, is_strong=False)

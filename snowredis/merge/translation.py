@@ -26,6 +26,8 @@ _LAYOUT = "layout ids"
 _MANY = 99
 # columns that a refusal names
 _NAMED = 8
+# ids that it names
+_FEW = 3
 
 
 class Translation:
@@ -222,13 +224,26 @@ class Translation:
                 text = self.second.text(self.column(key))
                 pairs: dict[str, str] = {}
                 found = self.shared_keys(name, self.map.tables[name].match, text, key, compares=True)
+                several = dict[str, None]()
                 for old, _, new in found:
                     if pairs.setdefault(old, str(new)) != str(new):
-                        yield f"[{name}] match: two rows of the first database are that of {shown(old)}: add a column"
+                        several[old] = None
+                if several:
+                    yield (
+                        f"[{name}] match: {len(several):,} rows of the second database are each several rows of the "
+                        f"first, such as those with {key} {', '.join(list(several)[:_FEW])}: add a column"
+                    )
                 if len(set(pairs.values())) < len(pairs):
                     yield f"[{name}] match: two rows of the second database are one of the first: add a column"
                 self._store(name, pairs)
                 self.away[name] = (len(pairs), sum(differs for _, differs, _ in found))
+
+    def matched_in(self, name: str, column: str, target: str) -> int:
+        """Return how many rows that come have the id of a row of *target* that stays away, as the first has it."""
+        if not self.pairs.get(target):
+            return 0
+        is_found = f"{self._found(target, self.column(column))} IS NOT NULL"
+        return self.second.count(self.rows(name, is_found).removeprefix("FROM "))
 
     def _referred(self, name: str) -> set[str]:
         said = self.map.tables[name]
@@ -431,13 +446,18 @@ def _merges(number: int, room: int, highest: int) -> int:
 
 
 def values_of_none(translation: Translation) -> Iterator[str]:
-    """Yield columns of the second database that had no values when the map was made, and have some now."""
+    """Yield columns of the second database that had no ids when the map was made, and have some now.
+
+    As in a draft, 0, -1, NULL and empty texts are no ids, and of integers only positive ones are.
+    """
     second = translation.second
     for name in translation.names:
         table = second.tables[name]
         for column in translation.map.tables[name].lists.get("none", []):
             value, is_number = second.quote(column), table.columns[column].kind == "int"
-            filled = f"{value} <> 0" if is_number else f"{second.text(value)} NOT IN ('', '0')"
+            filled = f"{second.text(value)} NOT IN ('', '0', '-1')"
+            if is_number:
+                filled = f"{second.digits(table.columns[column], value)} IS NOT NULL"
             if count := second.count(f"{table.sql} WHERE {filled}"):
                 yield f"[{name}] {column} had no values when the map was made, and has {count:,} now: id or keep?"
 

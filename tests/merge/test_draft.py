@@ -274,3 +274,42 @@ def test_names_that_are_words_or_have_odd_characters_are_no_matter(two: Two, mer
     done = merging(urls)
     assert done.code == 0, done.out + done.err
     assert rows_of(urls[0], 'SELECT count(*) FROM "schema"') == [(2,)]
+
+
+@pytest.mark.parametrize(("values", "asks"), [("60", True), ("", True), ("2", False)])
+def test_a_column_that_is_named_after_a_table_is_never_kept_in_silence(
+    two: Two, offline: Cli, values: str, asks: bool
+) -> None:
+    # a third of the numbers are of no row; there is no row at all; nearly no number is of a row
+    tables = f"{PEOPLE};CREATE TABLE teams (id INTEGER PRIMARY KEY, name TEXT);CREATE TABLE t (s TEXT, team_id INTEGER)"
+    rows = {
+        s: f"{people(s, 5)};"
+        + ";".join(f"INSERT INTO teams VALUES ({i}, '{s}{i}')" for i in range(1, int(values or 0) + 1))
+        + ";"
+        + ";".join(f"INSERT INTO t VALUES ('{s}{i}', {i})" for i in range(1, 91))
+        for s in "AB"
+    }
+    text = offline("merge", "draft", *two("sqlite", tables, rows["A"], rows["B"])).out.split("[t]")[1]
+    assert asked(text) == ["team_id"] * asks
+    assert "team_id: named like an id of teams, and " in text
+
+
+def test_times_in_milliseconds_have_no_ids_in_their_high_bits(two: Two, offline: Cli) -> None:
+    tables = "CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT);CREATE TABLE t (s TEXT, seen BIGINT, pair BIGINT)"
+    rows = {
+        s: ";".join(
+            [f"INSERT INTO things VALUES ({i}, '{s}{i}')" for i in range(1, 601)]
+            + [
+                f"INSERT INTO t VALUES ('{s}{i}', {1_600_000_000_000 + i * 4_000_000_000}, {(i * 9 << 32) + 7 * i})"
+                for i in range(1, 61)
+            ]
+        )
+        for s in "AB"
+    }
+    text = offline("merge", "draft", *two("sqlite", tables, rows["A"], rows["B"])).out.split("[t]")[1]
+    assert asked(text) == ["pair"]
+
+
+def test_tables_of_keys_with_texts_are_not_called_numbers(draft: Callable[..., str]) -> None:
+    text = draft("name TEXT, n INTEGER, PRIMARY KEY (name, n)", lambda _: (f"'key{i}', {i}" for i in range(20)))
+    assert "20 of 20 rows are the same in both databases, but have only keys, and columns named like ids" in text

@@ -224,3 +224,88 @@ def test_a_counter_in_a_table_of_one_row_needs_no_key(two: Two, merging: Cli, ki
     )
     assert done.code == 0, done.out + done.err
     assert rows_of(urls[0], "SELECT next_val FROM hibernate_sequence") == [(131,)]
+
+
+GUILDS = (
+    "CREATE TABLE guilds (id INTEGER PRIMARY KEY, name VARCHAR(20));"
+    "CREATE TABLE hero (id INTEGER PRIMARY KEY, name VARCHAR(20), guild_id INTEGER)"
+)
+
+
+def guilds(side: str) -> str:
+    """Return seven guilds, of which one is on both servers under two ids, and a hero of each but one."""
+    known = 3 if side == "A" else 5
+    rows = [f"INSERT INTO guilds VALUES ({i}, '{'Legends' if i == known else f'{side}{i}'}')" for i in range(1, 8)]
+    rows += [f"INSERT INTO hero VALUES ({i}, '{side}{i}', {i % 8})" for i in range(1, 41)]
+    return ";".join(rows)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
+def test_a_column_with_ids_of_matched_rows_is_refused_until_it_is_of(two: Two, merging: Cli, kind: str) -> None:
+    urls = two(kind, GUILDS, guilds("A"), guilds("B"))
+    matched, drafted = ("[guilds]\n", '[guilds]\nmatch = ["name"]\n'), 'id   = ["id", "guild_id"]\nkeep = ["name"]'
+    for rule, wrong in (("id", drafted), ("keep", 'id   = ["id"]\nkeep = ["name", "guild_id"]')):
+        refused = merging(urls, matched, (drafted, wrong))
+        assert refused.code == ExitCode.MERGE_REFUSED, refused.out
+        found = f"[hero] guild_id is in {rule}, and 5 of its values are ids of rows of guilds that stay away (match)"
+        assert f'{found}: write of.guild_id = "guilds", or write sure = ["guild_id"]' in refused.out
+    right = 'id   = ["id"]\nkeep = ["name"]\nof.guild_id = "guilds"'
+    done = merging(urls, matched, (drafted, right))
+    assert (done.code, "look again" in done.out) == (0, False), done.out + done.err
+    assert rows_of(urls[0], "SELECT count(*) FROM hero WHERE guild_id = 3") == [(10,)]
+    lost = "SELECT count(*) FROM hero WHERE guild_id > 0 AND guild_id NOT IN (SELECT id FROM guilds)"
+    assert rows_of(urls[0], lost) == [(0,)]
+
+
+def test_a_column_that_may_have_ids_of_matched_rows_is_named_in_the_verdict(two: Two, merging: Cli) -> None:
+    tables = "CREATE TABLE gift (id INTEGER PRIMARY KEY, of_whom INTEGER)"
+    rows = ";".join(f"INSERT INTO gift VALUES ({i}, {i % 7 + 1})" for i in range(1, 15))
+    urls = two("sqlite", f"{GUILDS};{tables}", f"{guilds('A')};{rows}", f"{guilds('B')};{rows}")
+    edits = (
+        ("[guilds]\n", '[guilds]\nmatch = ["name"]\n'),
+        ('id   = ["id", "guild_id"]\nkeep = ["name"]', 'id   = ["id"]\nkeep = ["name"]\nof.guild_id = "guilds"'),
+        ('id   = ["id"]\nkeep = ["of_whom"]', 'id   = ["id", "of_whom"]'),
+        ('rows = "?"', 'rows = "copy"'),
+    )
+    done = merging(urls, *edits, options=("--dry-run",))
+    assert done.code == 0, done.out + done.err
+    assert "of_whom is in id, and 2 of its values are ids of rows of guilds" in " ".join(done.out.split())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
+def test_a_column_of_nothing_but_0_and_minus_1_has_no_values(two: Two, merging: Cli, kind: str) -> None:
+    tables = "CREATE TABLE hero (id INTEGER PRIMARY KEY, name VARCHAR(20), party_id INTEGER, team_id NUMERIC(20))"
+    rows = {
+        s: ";".join(f"INSERT INTO hero VALUES ({i}, '{s}{i}', {-(i % 2)}, {-(i % 2)})" for i in (1, 2)) for s in "AB"
+    }
+    urls = two(kind, tables, rows["A"], rows["B"])
+    done = merging(urls, ('none = ["party_id", "team_id"]', 'none = ["party_id", "team_id"]'))
+    assert done.code == 0, done.out + done.err
+
+
+def test_a_match_by_few_values_is_refused_in_one_line(two: Two, merging: Cli) -> None:
+    rows = ";".join(f"INSERT INTO log VALUES ({i}, 'reason {i % 3}')" for i in range(1, 41))
+    urls = two("sqlite", "CREATE TABLE log (id INTEGER PRIMARY KEY, reason TEXT)", rows, rows)
+    refused = merging(urls, ("[log]\n", '[log]\nmatch = ["reason"]\n'), ('rows = "?"', 'rows = "copy"'))
+    said = "40 rows of the second database are each several rows of the first, such as those with id 1, 2, 3"
+    assert f"[log] match: {said}: add a column" in refused.out
+    assert len(refused.out.splitlines()) == 2, refused.out
+
+
+def test_ids_of_a_table_of_two_rows_are_never_called_ids_of_no_table(two: Two, merging: Cli) -> None:
+    tables = (
+        "CREATE TABLE alliance (id INTEGER PRIMARY KEY, name TEXT);"
+        "CREATE TABLE hero (id INTEGER PRIMARY KEY, name TEXT, alliance_id INTEGER)"
+    )
+    rows = {
+        s: ";".join(
+            [f"INSERT INTO alliance VALUES ({i}, '{s}{i}')" for i in (1, 2)]
+            + [f"INSERT INTO hero VALUES ({i}, '{s}{i}', {i % 3})" for i in range(1, 41)]
+        )
+        for s in "AB"
+    }
+    urls = two("sqlite", tables, rows["A"], rows["B"])
+    drafted, wrong = 'id   = ["id", "alliance_id"]\nkeep = ["name"]', 'id   = ["id"]\nkeep = ["name", "alliance_id"]'
+    assert "look again" not in merging(urls, options=("--dry-run",)).out
+    kept = merging(urls, (drafted, wrong), options=("--dry-run",))
+    assert "alliance_id is in keep, and ids of alliance.id: move it to id" in " ".join(kept.out.split())
