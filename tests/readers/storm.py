@@ -223,6 +223,11 @@ def fail_at_times(rng: random.Random) -> None:
         raise ConnectionError("the queue is away")
 
 
+def shows_view(engine: sa.Engine) -> bool:
+    with engine.connect() as connection:
+        return sa.inspect(connection).has_table("orders_settled")
+
+
 def read_naively(engine: sa.Engine, overlap_ms: int, seen: set[int], stop: Any) -> None:
     """Remember the highest id, as cursors do, and look back for *overlap_ms*."""
     cursor = 0
@@ -263,6 +268,8 @@ def storm(
         # a reader without a check: the control has to lose rows
         Watermark._check = unchecked  # type: ignore[method-assign]
     shown = connect(engine.url.render_as_string() if replica is None else replica.url(database))
+    # a replica may get the database a moment later
+    eventually(lambda: shows_view(shown), "the view on the replica", 60, ignored=(sa.exc.OperationalError,))
     stop, end, refused = CONTEXT.Event(), CONTEXT.Event(), CONTEXT.Value("i", 0)
     rng, kills, changes = random.Random(plan.seed), 0, 0
     with tempfile.TemporaryDirectory() as directory:
