@@ -109,8 +109,11 @@ def _is_number(field: FieldOfJson | None) -> bool:
 
 def cell(field: FieldOfJson | None, value: Any, now_ms: int | None = None) -> tuple[str, str]:
     """Return a value as text and style, by the type of its field."""
+    if field is None or value is None:
+        return "", ""
     # thousands of cells are shown
-    if field is None or value is None or value in ("", (shown := field.shown).null):
+    shown = field.shown
+    if value in ("", shown.null):
         return "", ""
     if type(value) is str:
         return printable(value, 1000), _STYLES.get(value, "")

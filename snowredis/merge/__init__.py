@@ -1,9 +1,8 @@
 """Find ids that clash between databases, merge two by a map that a person can read, and prove what changed.
 
-A tool of its own: joined to the command line by the entry points of the group `snowredis.commands` (pyproject.toml),
-and nothing outside of this package imports it. Of snowredis it imports errors, layouts, the one JSON, and the public
-parts of the command line. Needs the extra `merge`: DuckDB and SQLAlchemy. Nothing of the extra is imported before it
-is used.
+A tool of its own: the command line loads commands.py by its name, and nothing outside of this package imports it. Of
+snowredis it imports errors, layouts, the one JSON, and the public parts of the command line. Needs the extra `merge`:
+DuckDB and SQLAlchemy. Nothing of the extra is imported before it is used.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -31,10 +32,10 @@ from snowredis.snowflake.protocol.redis_store import SCRIPTS, load
 
 def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Condition]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
-    subject = f"pool {pool.name}"
+    subject, refused_write = f"pool {pool.name}", cache(partial(_refused_write, pool))
     of_pool: dict[str, Callable[[], Iterable[Condition | Found]]] = {
-        "writes": lambda: [_check_writes(pool)],
-        "status": lambda: _check_status(pool),
+        "writes": lambda: [_check_writes(pool.where, refused_write())],
+        "status": lambda: _check_status(pool, refused_write),
         "durability": lambda: [_check_durability(pool, info)],
         "failover-slack": lambda: _check_replicas(pool, info),
     }
@@ -52,13 +53,13 @@ def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Condition]:
 _QUESTIONS = {"restart": "may I restart Redis now", "deploy": "may I deploy now"}
 
 
-def _check_status(pool: PoolMonitor) -> Iterator[Condition]:
+def _check_status(pool: PoolMonitor, refused_write: Callable[[], StoreUnavailable | None]) -> Iterator[Condition]:
     snapshot = pool.snapshot()
     status = status_of(snapshot)
     yield from status.conditions or [ok(status.headline).of("status")]
     with contextlib.suppress(StoreUnavailable):
         # this process has no lease that Redis could refuse to renew
-        if failure := _refused_write(pool):
+        if failure := refused_write():
             snapshot = replace(snapshot, refusal=Refusal(str(failure), snapshot.info.now_ms))
     for each in answers(snapshot):
         level: Level = "unknown" if each.answer == "unknown" else "ok"
@@ -78,13 +79,13 @@ def _refused_write(pool: PoolMonitor) -> StoreUnavailable | None:
     return None
 
 
-def _check_writes(pool: PoolMonitor) -> Found:
-    if failure := _refused_write(pool):
+def _check_writes(where: str, failure: StoreUnavailable | None) -> Found:
+    if failure:
         return critical(
             f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
             f"let Redis take writes again. Until then, {DO_NOT_RESTART}",
         )
-    return ok(f"{pool.where} takes writes")
+    return ok(f"{where} takes writes")
 
 
 def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Found:
