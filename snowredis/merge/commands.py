@@ -104,6 +104,7 @@ def _run(args: argparse.Namespace) -> int:
 def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tuple[str, str, str]]:
     """Yield what a merge did: a word, its style and a text."""
     from snowredis.merge.evidence import LOOKED
+    from snowredis.merge.translation import MANY
 
     word, style = ("would be merged", "warn") if dry_run else ("merged", "good")
     done = f"{result.rows:,} rows of {result.tables} tables, each as the map says"
@@ -117,7 +118,7 @@ def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tupl
         yield "pairs", "dim", f"{result.changed:,} values are others: {where}"
     left, column = result.merges_left
     if column:
-        text = f"{'more than ' * (left >= 99)}{left} more databases of this size fit; {column} is full first"
+        text = f"{'more than ' * (left >= MANY)}{left} more databases of this size fit; {column} is full first"
         yield "room", "dim", text
     for name, (rows, others) in result.away.items():
         text = f"{rows:,} rows of {name}, which the first database has; {others:,} of them differ in other columns"

@@ -99,6 +99,11 @@ class Case:
         found = (detector(self) for detector in _DETECTORS)
         return next((guess for guess in found if guess), Guess("keep"))
 
+    @cached_property
+    def leads(self) -> list[Lead]:
+        """Columns with these ids, the likeliest first."""
+        return self.evidence.leads(self.sets, self.name, self.where)
+
     # --- what the catalog says ---------------------------------------------------------------------
 
     def of_the_catalog(self) -> Guess | None:
@@ -151,7 +156,7 @@ class Case:
         )
         if are_digits and self.size >= 5:
             is_named = is_named_like_an_id(self.name)
-            for lead in self.evidence.leads(self.sets, self.name, self.where):
+            for lead in self.leads:
                 if is_named and lead.near and lead.fills and lead.where[0] not in self.tables.fixed:
                     return Guess("id", f"digits: ids of {lead}")
                 if is_named or lead.fills:
@@ -163,7 +168,7 @@ class Case:
 
     def of_matched(self, rule: str) -> tuple[str, bool] | None:
         """Return the table with match whose ids these seem to be, and whether hardly another table is meant."""
-        leads = self.evidence.leads(self.sets, self.name, self.where)
+        leads = self.leads
         nearest = [lead for lead in leads if lead.near == leads[0].near]
         is_open = self.where not in self.evidence.ids and (rule == "id" or (self.is_named and not self.is_listed))
         for lead in nearest:
@@ -195,9 +200,8 @@ class Case:
 
     @cached_property
     def _leads(self) -> list[Lead]:
-        """Columns with these ids that can be meant."""
-        found = self.evidence.leads(self.sets, self.name, self.where)
-        return [lead for lead in found if self.is_key or not self._may_differ(lead)]
+        """Those of the leads that can be meant."""
+        return [lead for lead in self.leads if self.is_key or not self._may_differ(lead)]
 
     def _may_differ(self, lead: Lead) -> bool:
         """Return whether these ids are wider than the column, or perhaps the same in both databases."""

@@ -224,11 +224,10 @@ class _Run:
             is_number = known.is_counter or column == "rowid"
             # any column of SQLite may hold a text
             is_key = is_number or (column in table.primary[:1] and self.first.kind != "sqlite")
-            if rule == "id" and known.kind == "int" and is_key:
-                others = self.translation.rows(name, f"({value} IS NULL OR {value} <= 0)")
-                if not self.second.count(others.removeprefix("FROM ")):
-                    offset = self.translation.offsets[said.text("own", column)]
-                    return f"{{0}}.{self.first.quote(column)} > {offset}"
+            is_moved = rule == "id" and known.kind == "int" and is_key
+            if is_moved and not self.translation.count(name, f"({value} IS NULL OR {value} <= 0)"):
+                offset = self.translation.offsets[said.text("own", column)]
+                return f"{{0}}.{self.first.quote(column)} > {offset}"
         return ""
 
     def _unsure_keys(self, name: str) -> list[ForeignKey]:
@@ -312,13 +311,11 @@ class _Run:
         tops, translation = self.map.tables[name].lists.get("top", []), self.translation
         names = [column for column in translation.columns(name) if column not in tops]
         columns = [self.first.tables[name].columns[column] for column in names]
-        database, values, rows = (
-            self.first,
-            list(map(translation.column, names)),
-            f"FROM {self.first.tables[name].sql} y",
-        )
         if of_second:
             database, values, rows = self.second, translation.values(name, names), translation.rows(name)
+        else:
+            database, values = self.first, list(map(translation.column, names))
+            rows = f"FROM {self.first.tables[name].sql} y"
         hashed, one = database.row_hash(columns, values) if columns else "0", "1"
         if came:
             hashed, one = f"CASE WHEN {came} THEN {hashed} END", f"CASE WHEN {came} THEN 1 END"
@@ -344,12 +341,11 @@ class _Run:
                 said, column = self.map.tables.get(counter.table or ""), counter.column or ""
                 if said is not None and said.rows == "skip":
                     continue
-                above, moves = (
-                    last.get((counter.table, counter.column, counter.name), 0),
-                    not said or said.rule(column) == "id",
-                )
-                offset = self.translation.offsets[said.text("own", column) if said else ""]
-                above = above + offset if above and moves else 0
+                above = last.get((counter.table, counter.column, counter.name), 0)
+                if above and (not said or said.rule(column) == "id"):
+                    above += self.translation.offsets[said.text("own", column) if said else ""]
+                else:
+                    above = 0
                 if statement := self.first.raised(counter, above):
                     self.first.run(statement)
 
@@ -432,19 +428,18 @@ def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
                 continue
             rule, case = said.rule(column.name), Case(evidence, tables, table, column)
             target, is_only = (case.of_matched(rule) if rule in ("id", "keep") else None) or ("", False)
-            guess, sure = case.guess(), f'write sure = ["{column.name}"]'
+            sure = f'write sure = ["{column.name}"]'
             if target and (count := translation.matched_in(name, column.name, target)):
                 what = f"{count:,} of its values are ids of rows of {target} that stay away (match)"
                 text = f'{column.name} is in {rule}, and {what}: write of.{column.name} = "{target}", or {sure}'
                 yield Doubt(name, text, is_strong=is_only)
-            elif said.rows == "copy" and rule == "keep" and guess.rule in ("id", "of", "ask"):
-                to = f'write of.{column.name} = "{guess.target}"' if guess.rule == "of" else "move it to id"
-                yield Doubt(name, f"{column.name} is in keep, and {guess.why}: {to}, or {sure}", guess.is_strong)
-            elif said.rows == "copy" and rule in ("id", "of") and guess.rule == "keep":
-                leads = evidence.leads(case.sets, column.name, case.where)
-                nowhere = (
-                    "nothing says of which table its values are ids" if leads else "its values are ids of no table"
-                )
-                why = f"{guess.why or nowhere}: if it is no id, move it to keep"
-                text = f"{column.name} is in {rule}, and {why}; else {sure}"
-                yield Doubt(name, text, is_strong=False)
+            elif said.rows == "copy" and rule in ("keep", "id", "of"):
+                guess = case.guess()
+                if rule == "keep" and guess.rule in ("id", "of", "ask"):
+                    to = f'write of.{column.name} = "{guess.target}"' if guess.rule == "of" else "move it to id"
+                    yield Doubt(name, f"{column.name} is in keep, and {guess.why}: {to}, or {sure}", guess.is_strong)
+                elif rule != "keep" and guess.rule == "keep":
+                    of_which = "nothing says of which table its values are ids"
+                    nowhere = of_which if case.leads else "its values are ids of no table"
+                    why = f"{guess.why or nowhere}: if it is no id, move it to keep"
+                    yield Doubt(name, f"{column.name} is in {rule}, and {why}; else {sure}", is_strong=False)

@@ -23,7 +23,7 @@ _BLOCK = 1000
 _SERVER = "SELECT CONCAT_WS('|', @@hostname, @@port, @@datadir, @@socket, @@pid_file)"
 _LAYOUT = "layout ids"
 # more merges than this are not counted
-_MANY = 99
+MANY = 99
 # columns that a refusal names
 _NAMED = 8
 # ids that it names
@@ -49,7 +49,7 @@ class Translation:
         self.offsets: dict[str, int] = {"": 0}
         self.pairs: dict[str, dict[str, str]] = {}
         self.away: dict[str, tuple[int, int]] = {}
-        self.merges_left = (_MANY, "")
+        self.merges_left = (MANY, "")
         self.names = the_map.of("copy", "first")
         self.prefix = _database_on_one_server(first, second)
 
@@ -122,6 +122,10 @@ class Translation:
             found.append("1 = 0")
         where = f" WHERE {' AND '.join(found)}" if found else ""
         return f"FROM {prefix}{self.second.tables[name].sql} y{where}"
+
+    def count(self, name: str, *conditions: str) -> int:
+        """Return how many rows come."""
+        return self.second.count(self.rows(name, *conditions).removeprefix("FROM "))
 
     def copy(self, name: str, target: str, columns: Sequence[str], more: Sequence[str], *conditions: str) -> None:
         """Copy rows into a table of the first database: the values of *more*, then those of columns."""
@@ -242,8 +246,7 @@ class Translation:
         """Return how many rows that come have the id of a row of *target* that stays away, as the first has it."""
         if not self.pairs.get(target):
             return 0
-        is_found = f"{self._found(target, self.column(column))} IS NOT NULL"
-        return self.second.count(self.rows(name, is_found).removeprefix("FROM "))
+        return self.count(name, f"{self._found(target, self.column(column))} IS NOT NULL")
 
     def _referred(self, name: str) -> set[str]:
         said = self.map.tables[name]
@@ -437,7 +440,7 @@ def _merges(number: int, room: int, highest: int) -> int:
     """Return how many more databases with such a greatest number fit into a column."""
     count = 0
     for step in (1000, 10):
-        while count < _MANY and (following := (highest // step + 1) * step) <= room:
+        while count < MANY and (following := (highest // step + 1) * step) <= room:
             highest, count = following + number, count + 1
     return count
 
