@@ -47,6 +47,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def count(number: int, one: str, several: str = "") -> str:
+    """Return *number* with the word for it; *several*: the plural if it is not *one* with an s."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def as_cause(error: BaseException) -> BaseException:
     """Return *error* without its traceback and causes, for ``raise ... from``, so that a person sees one traceback.
 

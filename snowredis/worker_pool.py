@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
-from snowredis.monitor.lease import count
+from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
 from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.clock import now_ms

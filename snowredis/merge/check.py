@@ -15,6 +15,7 @@ from snowredis.cli.output import Line, printable, time_of, wrapped
 from snowredis.core.as_json import IdNumber, NowMs, TimeMs, in_json
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_text
+from snowredis.errors import count
 from snowredis.merge.databases import Progress, text_literal
 from snowredis.merge.sources import Source, Workspace, ingest
 
@@ -48,7 +49,7 @@ class Problem:
     @property
     @in_json
     def is_error(self) -> bool:
-        """Whether the values cannot be right; else they are only unusual."""
+        """True if the values cannot be right; else they are only unusual."""
         return self.kind in (ProblemKind.NO_NUMBER, ProblemKind.OTHER_LAYOUT)
 
 
@@ -102,24 +103,24 @@ class CheckResult:
     @property
     @in_json
     def ids(self) -> int:
-        """How many ids were compared."""
+        """Number of ids that were compared."""
         return sum(source.ids for source in self.sources)
 
     @property
     @in_json
     def repeated_ids(self) -> int:
-        """How many different ids are used by more than one row."""
+        """Number of different ids that more than one row uses."""
         return sum(part.ids for part in self.duplicates)
 
     @property
     @in_json
     def repeated_rows(self) -> int:
-        """How many rows these are in."""
+        """Number of rows that these are in."""
         return sum(part.rows for part in self.duplicates)
 
     @property
     def has_errors(self) -> bool:
-        """Whether there are values that cannot be right."""
+        """True if there are values that cannot be right."""
         return any(problem.is_error for problem in self.problems)
 
 
@@ -215,10 +216,10 @@ def _problems(workspace: Workspace, sources: Sequence[Source], layout: Layout) -
     )
     for number, source in enumerate(sources):
         mine = [row for row in rows if row[0] == number]
-        for _, kind, count, examples in mine or [(number, ProblemKind.NO_IDS, 0, [])]:
+        for _, kind, values, examples in mine or [(number, ProblemKind.NO_IDS, 0, [])]:
             if kind:
                 texts_of = sorted(filter(None, examples))
-                yield Problem(source.name, ProblemKind(kind), count, texts_of, texts[ProblemKind(kind)])
+                yield Problem(source.name, ProblemKind(kind), values, texts_of, texts[ProblemKind(kind)])
 
 
 def export_duplicates(workspace: Workspace, sources: Sequence[Source], path: Path) -> None:
@@ -248,7 +249,7 @@ def as_lines(result: CheckResult) -> Iterator[Line]:
 
 def _report(result: CheckResult) -> Iterator[tuple[str, str]]:
     """Yield what was found, each with the word before it."""
-    among = f"among {result.ids:,} in {_count(len(result.sources), 'source')}"
+    among = f"among {result.ids:,} in {count(len(result.sources), 'source')}"
     if result.repeated_ids:
         ids = "1 id is" if result.repeated_ids == 1 else f"{result.repeated_ids:,} ids are"
         yield "error", f"{ids} used by more than one row: {result.repeated_rows:,} rows, {among}. {_ADVICE}"
@@ -259,18 +260,14 @@ def _report(result: CheckResult) -> Iterator[tuple[str, str]]:
         yield "ok", f"No id is used by more than one row {among}."
     for part in result.duplicates[:_MAX_ROWS]:
         where = " and ".join(part.sources) if part.sources[1:] else f"{part.sources[0]} alone"
-        yield "twice", f"in {where}: {_count(part.ids, 'id')} in {part.rows:,} rows; the smallest is {part.smallest}"
+        yield "twice", f"in {where}: {count(part.ids, 'id')} in {part.rows:,} rows; the smallest is {part.smallest}"
     if more := len(result.duplicates[_MAX_ROWS:]):
         yield "twice", f"in {more:,} more sets of sources, see --json"
     for problem in result.problems:
-        count = f"{_count(problem.count, 'value')} " if problem.count else ""
+        values = f"{count(problem.count, 'value')} " if problem.count else ""
         examples = f" For example {', '.join(text[:60] for text in problem.examples)}." if problem.examples else ""
-        yield "error" if problem.is_error else "warning", f"{problem.source}: {count}{problem.text}.{examples}"
+        yield "error" if problem.is_error else "warning", f"{problem.source}: {values}{problem.text}.{examples}"
     for source in result.sources:
         times = [time_of(each) for each in (source.first_ms, source.last_ms) if each is not None]
         made = f", made {' to '.join(times)}" if times else ""
-        yield "read", f"{source.name}: {_count(source.ids, 'id')}{made}, from {source.location}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+        yield "read", f"{source.name}: {count(source.ids, 'id')}{made}, from {source.location}"

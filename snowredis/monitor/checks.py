@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from snowredis.errors import REFUSED, SnowredisError, StoreUnavailable
+from snowredis.errors import REFUSED, SnowredisError, StoreUnavailable, count
 from snowredis.monitor.conditions import LEVELS, Condition, Found
-from snowredis.monitor.lease import count
 from snowredis.monitor.pool import setting_ms
 from snowredis.readers import database_session, fences
 from snowredis.servers.clients import address

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from snowredis.core.as_json import NowMs, TimeMs
 from snowredis.core.values import duration
-from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
 from snowredis.monitor.events import reason_text
-from snowredis.monitor.lease import count, counted, greatest_holder, named, processes_of
+from snowredis.monitor.lease import counted, greatest_holder, named, processes_of
 from snowredis.monitor.pool import SHOWN_MS, PoolInfo, Snapshot, time_text
 from snowredis.snowflake.protocol.record import EventKind
 

@@ -14,11 +14,10 @@ from functools import cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
 from snowredis.monitor import checks
 from snowredis.monitor.checks import critical, not_checked, ok, unknown, warning
 from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Found, Level, answers, status_of
-from snowredis.monitor.lease import count
 from snowredis.monitor.pool import PoolInfo, Refusal, setting_ms
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.numbers import stores

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from snowredis.core.as_json import Hidden, HiddenInt, Shown, TimeMs, in_json
+from snowredis.errors import count
 from snowredis.snowflake.protocol import replies
 from snowredis.snowflake.protocol.record import LeaseRecord
 
@@ -179,11 +180,6 @@ def lease_of(worker: int, record: LeaseRecord, now_ms: int, ttl_ms: int, end_ms:
 
 
 # --- texts -------------------------------------------------------------------------------------------
-
-
-def count(number: int, one: str, several: str = "") -> str:
-    """Return *number* with the word for it; *several*: the plural if it is not *one* with an s."""
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def processes_of(leases: Iterable[Lease]) -> set[tuple[str, int]]:

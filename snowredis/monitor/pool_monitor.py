@@ -61,7 +61,7 @@ class Reading:
     @property
     @in_json
     def answers(self) -> tuple[PlanAnswer, ...]:
-        """Whether Redis may be restarted now, and whether a deployment may begin; none while that is unknown."""
+        """Answers: may Redis be restarted now, may a deployment begin. None while that is unknown."""
         return answers(self.snapshot) if self.snapshot and not self.error else ()
 
 

@@ -104,7 +104,7 @@ class SegmentGenerator(GeneratorBase[int]):
 
     @property
     def remaining(self) -> int | None:
-        """How many numbers of the tag are not handed out; None if that is not known."""
+        """Count of the tag's numbers that are not handed out; None if that is not known."""
         known = [master.granted.left for master in self._masters.all if master.granted is not None]
         return sum(known) if len(known) == len(self._stores) else None
 

@@ -41,7 +41,7 @@ NUMBER_SETTINGS: Mapping[str, settings.Setting] = {setting.name: setting for set
     settings.Setting("durability", settings.one_of(Literal["detect", "assured"]), None, "detect; assured at embedded://",
             "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, after which "
             "the tag, or the current period, is closed; `assured`: never", of_pool=True),
-    # not that of a pool, which has the difference of two clocks in it: scripts of numbers have SKEW_MS for that
+    # that of a pool has the difference of two clocks in it, for which the scripts of numbers have SKEW_MS
     settings.SETTINGS["failover_slack"]._replace(
             default_text="0 s; 15 s under Sentinel and Cluster", help="how long a deposed master may go on answering"),
     settings.SETTINGS["min_replicas"]._replace(

@@ -485,7 +485,7 @@ def test_values_in_messages_stay_short() -> None:
 
 @pytest.mark.parametrize("name", ["default", "twitter", "sonyflake", "jd-seconds"])
 def test_fields_of_an_array_of_ids_follow_from_the_shifts(name: str) -> None:
-    """As the docstring of decode() says it."""
+    """The docstring of decode() says how."""
     numpy = pytest.importorskip("numpy")
     layout = layouts[name]
     made = [layout.compose(tick=tick, worker=tick % 7, sequence=tick % 5) for tick in range(1, 1000, 37)]

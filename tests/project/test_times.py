@@ -11,7 +11,6 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 ROOT = Path(__file__).parents[2]
 TIME_LINE = "docs/how-to/redis-unavailable.md"
-NAMED = ("README.md", "docs/llms.txt", "docs/alerts.yml")
 # decisions and the changelog tell what was, the translations follow the English pages
 PAGES = [
     path

@@ -13,7 +13,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
-from snowredis.snowflake.protocol.replies import Granted, LossReason, Lost, Renewed, Reply, Seen, Settling
+from snowredis.snowflake.protocol.replies import Granted, LossReason, Lost, Renewed, Settling
 from tests.snowflake.protocol.simulated import SimPool
 
 # lead and slack differ, so that none stands for another
@@ -39,11 +39,6 @@ class Pool(SimPool):
 
     def stored_ms(self, field: str) -> int:
         return int(self.stored[field])
-
-    def claim_of(self, seen: Seen) -> Reply:
-        holder = self.holder()
-        holder.seen = seen
-        return holder.ask_claim()
 
 
 @pytest.fixture
