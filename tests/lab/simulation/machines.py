@@ -137,8 +137,11 @@ class Machines:
     # --- records -----------------------------------------------------------------------------------
 
     def family_of(self, process: Process | Parent) -> str:
-        """Return the name of the directory of the records of a process and its siblings: all of its machine."""
-        return self.name_of(process).namespace
+        """Return the name of the directory of the records of a process and its siblings, as family_name() does.
+
+        NAMESPACE SIGNATURE: all processes of a machine that use one pool.
+        """
+        return f"{self.name_of(process).namespace} {process.config.signature}"
 
     def new_record(self, process: Process, store: Store) -> CrashRecord:
         name = FileName(self.name_of(process), str(next(self._numbers)))
@@ -161,7 +164,7 @@ class Machines:
 
     def _parsed(self, path: str) -> FileName | None:
         family, _, name = path.rpartition("/")
-        return FileName.parse(name, family)
+        return FileName.parse(name, family.partition(" ")[0])
 
     def sweep(self, process: Process | Parent, most: int) -> int:
         """Do what sweep.py does, for one process."""

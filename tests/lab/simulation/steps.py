@@ -13,7 +13,6 @@ from unittest import mock
 
 from snowredis.errors import StoreUnavailable
 from snowredis.snowflake.crash import record as crash_record
-from snowredis.snowflake.crash.files import FileName
 from snowredis.snowflake.crash.record import CrashRecord
 from snowredis.snowflake.protocol.administration import Ends
 from snowredis.snowflake.protocol.pool_config import PoolConfig
@@ -342,8 +341,8 @@ class Steps:
 
     def _rename(self, **changes: object) -> None:
         (path,) = self._machines.names()
-        family, _, text = path.rpartition("/")
-        name = FileName.parse(text, family)
+        family, _, _ = path.rpartition("/")
+        name = self._machines._parsed(path)
         assert name is not None
         self._machines._pages[f"{family}/{name._replace(**changes)}"] = self._machines._pages.pop(path)  # type: ignore[arg-type]
 

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -469,6 +470,18 @@ def test_a_look_sees_every_death(records: Path, server: RedisServer, pool: str) 
         file.unlink()
         dead.release(8, talk)
         assert len(looked) == 2
+
+
+def test_a_process_whose_pool_has_other_lanes_leaves_the_record_alone(
+    records: Path, server: RedisServer, pool: str
+) -> None:
+    """Redis would refuse to release what was recorded when the pool had another number of lanes."""
+    with holder(server.url, pool) as process:
+        process.kill()
+    other = replace(config_of(pool), layout=replace(ONE, backup_bits=3, sequence_bits=9))
+    for config, looks in ((other, 0), (config_of(pool), 1)):
+        with contextlib.closing(RedisStore(server.url, config)) as store:
+            assert sweep.DeadProcesses(store).release(8, lambda *_: 1) == looks
 
 
 def test_a_record_of_a_stranger_is_never_read(

@@ -244,6 +244,19 @@ def test_a_copy_that_renewed_later_loses_its_outage_lane(pool: Place) -> None:
     assert (answer.reason, answer.keeps_lane) == (LossReason.COPIED, False)
 
 
+def test_a_copy_whose_claim_was_repeated_after_its_end_raises_no_alarm(stepped: Place) -> None:
+    """The same token has another lease then, whose outage lane is not reserved, but begins at the end of the copy's."""
+    one = stepped.holder().claim()
+    copy = replace(one)
+    stepped.elapse(TTL_MS + SLACK_MS)
+    one.options = "g"
+    assert one.claim().worker == copy.worker
+    assert opens(one) == copy.outage_ms
+    assert not is_reserved(one)
+    answer = copy.lost()
+    assert (answer.reason, answer.keeps_lane, answer.alarm) == (LossReason.COPIED, False, None)
+
+
 def test_an_earlier_release_of_the_worker_id_takes_no_lane_from_a_later_holder(pool: Place) -> None:
     holders = [pool.holder().claim() for _ in range(4)]
     assert holders[2].release()
