@@ -8,7 +8,6 @@
     scripts/chaos.py --also node                                  half of the processes are of the client in JavaScript
     scripts/chaos.py --also "./my-client --quiet"                 of any client: URL and POOL are added; it prints an id
                                                                   a line until SIGTERM, and waits while Redis is away
-    scripts/chaos.py --trace run.log                              log it, for scripts/model --trace run.log
     scripts/chaos.py --plain-ttl --faults 120 --seconds 40 --ttl 1.5 --layout 41/0/2/3/16
                                                                leases that trust their ttl: what is caught then
 
@@ -91,19 +90,9 @@ def main() -> int:
         action="store_true",
         help="workers trust their lease until a heartbeat, slow as over a network, is refused",
     )
-    parser.add_argument(
-        "--trace",
-        type=lambda path: Path(path).absolute(),
-        metavar="FILE",
-        help="log the run there, for scripts/model --trace FILE; without steps of Redis' clock by hours",
-    )
     parser.add_argument("--directory", type=Path, help="for the files; default: a temporary one")
     options = parser.parse_args()
-    if options.trace is not None and options.also not in ("", "node"):
-        parser.error("only the clients in Python and JavaScript write a log")
     plan = Plan(**{name: value for name, value in vars(options).items() if name != "directory"})
-    if options.trace is not None:
-        options.trace.unlink(missing_ok=True)
     # short, since the path of a socket may have 107 characters
     directory = Path(tempfile.mkdtemp(prefix="chaos-", dir=options.directory))
     print(f"seed {plan.seed}; files in {directory}", flush=True)

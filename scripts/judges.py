@@ -5,14 +5,10 @@
     scripts/judges.py --schedules 10                    # the nine that follow it, too
     scripts/judges.py --schedules 30 --seed 500         # others
     scripts/judges.py --only mark,take-over             # faults with one of these in their name
-    scripts/judges.py --only node                       # those of examples/client/client.mjs; some minutes, too
 
 The judges are the checker of the simulation, and TLC on the log of the same schedule, for which Java and TLC are needed
 (scripts/model installs them). The seed is that of the first schedule that all judges refuse. Needs the group dev. Exit
 code 1 if a judge does not see what it has to see, or refuses a schedule without a fault.
-
-The client in JavaScript is judged in real runs of two processes, by the checker of all ids, by the driver of the run,
-and by TLC; one of them has to see a fault.
 """
 
 from __future__ import annotations
@@ -26,8 +22,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.lab.chaos.client_faults import CLIENT_FAULTS, ClientFault, judge
-from tests.lab.chaos.slots import NODE_PACKAGE
 from tests.lab.simulation.code_faults import CODE_FAULTS, Played, accepted, play
 from tests.lab.spec.tlc import missing
 
@@ -53,25 +47,6 @@ def _both(one: Played, allowed: list[bool], place: int) -> bool:
     return bool(one.result.failures) and not (allowed and allowed[place])
 
 
-def judge_clients(names: list[str], first: int, count: int, *, ask_tlc: bool) -> int:
-    """Return how many faults of the client in JavaScript no judge saw, and how many runs without one were refused."""
-    runs: dict[str, tuple[ClientFault, bool]] = {}
-    for name in names:
-        runs.setdefault(f"{NONE}, {CLIENT_FAULTS[name].begin.__name__}", (CLIENT_FAULTS[name], False))
-    runs |= {name: (CLIENT_FAULTS[name], True) for name in names}
-    wrong = 0
-    print(f"\n{'fault in the client':<50}{'seed':>6}  seen by")
-    for name, (fault, has_fault) in runs.items():
-        for seed in range(first, first + count):
-            # short, since the path of a socket may have 107 characters
-            with tempfile.TemporaryDirectory(prefix="judges-") as directory:
-                seen = judge(fault, seed, Path(directory), has_fault=has_fault, ask_tlc=ask_tlc)
-            wrong += bool(seen) != has_fault
-            note = "  NOT EXPECTED" if bool(seen) != has_fault else ""
-            print(f"{name:<50}{seed:>6}  {', '.join(sorted(seen)) or '-'}{note}", flush=True)
-    return wrong
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
@@ -81,18 +56,8 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT,…", help="faults with one of these in their name")
     options = parser.parse_args()
     parts = options.only.split(",")
-    names, clients = (
-        [name for name in table if any(part in name for part in parts)] for table in (CODE_FAULTS, CLIENT_FAULTS)
-    )
-    wrong = judge_schedules(names, options) if names else 0
-    if clients and not NODE_PACKAGE.is_dir():
-        print(
-            "missing: node-redis (npm install --prefix examples), so the client in JavaScript is not judged",
-            file=sys.stderr,
-        )
-    elif clients:
-        wrong += judge_clients(clients, options.seed or 0, options.schedules, ask_tlc=not missing())
-    return bool(wrong)
+    names = [name for name in CODE_FAULTS if any(part in name for part in parts)]
+    return bool(names) and bool(judge_schedules(names, options))
 
 
 def judge_schedules(names: list[str], options: argparse.Namespace) -> int:

@@ -66,14 +66,11 @@ class Totals:
         self.failures += other.failures
 
 
-def play(seeds: list[int], classes: tuple[str, ...] | None, bytecodes: bool, trace: Path | None) -> Totals:
+def play(seeds: list[int], classes: tuple[str, ...] | None, trace: Path | None) -> Totals:
     totals = Totals()
     for seed in seeds:
         try:
-            if trace is not None:
-                result = play_traced(seed, classes, bytecodes, trace)
-            else:
-                result = run_schedule(seed, classes, bytecodes=bytecodes)
+            result = play_traced(seed, classes, trace) if trace is not None else run_schedule(seed, classes)
             totals.count(result)
         except Exception as error:  # noqa: BLE001 - whatever it is, its seed is what is needed
             totals.schedules[""] += 1
@@ -81,13 +78,11 @@ def play(seeds: list[int], classes: tuple[str, ...] | None, bytecodes: bool, tra
     return totals
 
 
-def play_traced(seed: int, classes: tuple[str, ...] | None, bytecodes: bool, trace: Path) -> Result:
+def play_traced(seed: int, classes: tuple[str, ...] | None, trace: Path) -> Result:
     """Play a schedule and append its log to *trace*, as one piece."""
     log = io.StringIO()
     tracers: list[Tracer] = []
-    result = run_schedule(
-        seed, classes, bytecodes=bytecodes, prepare=lambda sim: tracers.append(attach_to_schedule(sim, log))
-    )
+    result = run_schedule(seed, classes, prepare=lambda sim: tracers.append(attach_to_schedule(sim, log)))
     tracers[0].end()
     with trace.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -112,7 +107,7 @@ def soak(options: argparse.Namespace) -> Totals:
 
         def submit(count: int) -> None:
             for chunk in islice(waiting, count):
-                what = (options.faults, options.bytecodes, options.trace)
+                what = (options.faults, options.trace)
                 running.append(pool.submit(play, chunk, *what))
 
         submit(2 * options.jobs)
@@ -136,8 +131,7 @@ def soak(options: argparse.Namespace) -> Totals:
 
 def replay_command(seed: int, options: argparse.Namespace) -> str:
     faults = f" --faults {','.join(options.faults)}" if options.faults else ""
-    others = " --bytecodes" * options.bytecodes
-    return f"scripts/soak.py --replay {seed}{faults}{others}"
+    return f"scripts/soak.py --replay {seed}{faults}"
 
 
 def progress(totals: Totals, of: int, passed_s: float) -> None:
@@ -166,7 +160,7 @@ def table(totals: Totals) -> str:
 
 def replay(options: argparse.Namespace) -> int:
     seed = options.replay
-    result = run_schedule(seed, options.faults, traced=True, bytecodes=options.bytecodes)
+    result = run_schedule(seed, options.faults, traced=True)
     print("\n".join(result.trace))
     print(f"\nseed {seed}: {', '.join(result.classes)}; {result.ids} ids, {result.duplicates} repeated")
     for failure in result.failures:
@@ -191,7 +185,6 @@ def main() -> int:
     parser.add_argument("--faults", type=fault_names, metavar="CLASS,…", help="default: drawn by each seed")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), metavar="J")
     parser.add_argument("--seconds", type=float, metavar="BOUND", help="start no schedule after this many seconds")
-    parser.add_argument("--bytecodes", action="store_true", help="interrupt before random bytecodes as well; slower")
     parser.add_argument(
         "--trace",
         type=Path,

@@ -20,7 +20,6 @@ from tests.lab.chaos.schedule import decks, phases
 from tests.lab.chaos.server import Server
 from tests.lab.chaos.shim import StepClock, build
 from tests.lab.chaos.slots import Slot
-from tests.lab.chaos.tracing import ServerTrace, add_ids
 
 POOL = "chaos"
 # a worker takes as long to start on a machine that is busy with a dozen others
@@ -58,7 +57,7 @@ class Fleet:
         layout = resolve_layout(plan.layout)
         self.outage_reserve_s = plan.outage_reserve_s if layout.backup_bits else 0.0
         settings = (POOL, plan.layout, plan.ttl_s, self.outage_reserve_s, self.skew_s, plan.durability)
-        options = (int(plan.plain_ttl), plan.rest_s, plan.trace or "")
+        options = (int(plan.plain_ttl), plan.rest_s)
         proxied = f"redis://127.0.0.1:{self.proxy.port}/0"
         self.slots = []
         for number in range(plan.processes):
@@ -73,7 +72,6 @@ class Fleet:
         self._later: list[tuple[float, Callable[[], None], Callable[[], bool]]] = []
         self._counters = PoolCounters(self.server.client, self.keys[0], self.report.counters)
         self._count_s = 0.0
-        self._trace: ServerTrace | None = None
         # what is promised: ttl + max_clock_lead + failover_slack; a new process starts meanwhile
         self._recovery_s = plan.ttl_s + 2 * self.skew_s + START_S
         if plan.durability == "none":
@@ -121,9 +119,7 @@ class Fleet:
                 durability=self.plan.durability,
             )
             WorkerPool(self.server.url, POOL).create(config)
-            if self.plan.trace is not None:
-                self._trace = ServerTrace(self.plan.trace, config, self.plan.seed)
-            self._keep_snapshot()
+            self.server.keep_snapshot()
             for slot in self.slots:
                 slot.start()
             self._truce()
@@ -136,8 +132,6 @@ class Fleet:
             self._counters.read()
         finally:
             self._end()
-        if self.plan.trace is not None:
-            add_ids(self.plan.trace, self._directory, config.layout, self._began_ns)
         self.report.swallowed = self.proxy.swallowed
         self.report.sum_up(self._directory)
         return self.report
@@ -150,8 +144,6 @@ class Fleet:
             if not (fault.clock and self.report.skipped)
             # two of them in a short time are too many for a pool that cannot tell
             and not (fault.unseen and plan.durability == "none")
-            # the specification has servers' clocks that are failover_slack apart at most
-            and not (fault.clock == "hours" and plan.trace is not None)
         ]
         every_s = plan.seconds / plan.faults
         for number, (count, kinds) in enumerate(phases(plan.faults, kinds_known)):
@@ -196,8 +188,7 @@ class Fleet:
         if fault.target == "redis":
             self._counters.read()
             if self._rng.random() < 0.3:
-                self._keep_snapshot()
-        self._note(fault)
+                self.server.keep_snapshot()
         begun = fault.begin(self, self._rng, slot)
         self.report.fired[fault.name] += 1
         excused = {"nobody": [], "target": [slot], "all": self.slots, "proxied": self.slots[1::2]}
@@ -208,18 +199,7 @@ class Fleet:
             self._busy[fault.target] = True
         self.later(begun.lasts_s, lambda: self._finish(fault, slot, begun))
 
-    def _keep_snapshot(self) -> None:
-        self.server.keep_snapshot()
-        if self._trace is not None:
-            self._trace.snapshot(self.server.client, self.keys[0])
-
-    def _note(self, fault: Fault) -> None:
-        if self._trace is not None and fault.target == "redis":
-            self._trace.fault(fault.name)
-
     def _finish(self, fault: Fault, slot: Slot, begun: Begun) -> None:
-        if begun.lasts_s:
-            self._note(fault)
         begun.end()
         if fault.target == "worker":
             slot.busy -= 1

@@ -43,8 +43,6 @@ class Plan:
     rest_s: float = 0.0
     # "node": half of the processes are of examples/client/client.mjs; a command: of that client, see foreign.py
     also: str = ""
-    # the file in which the run is logged
-    trace: Path | None = None
 
 
 @dataclass

@@ -11,7 +11,7 @@ import { Worker, isMainThread, parentPort, threadId, workerData } from "node:wor
 
 import { Client } from "../../../examples/client/client.mjs";
 
-const [url, pool, , , , , , directory, slot, beganNs, , restS, trace] = isMainThread ? process.argv.slice(2) : workerData;
+const [url, pool, , , , , , directory, slot, beganNs, , restS] = isMainThread ? process.argv.slice(2) : workerData;
 // as tests/lab/chaos/runs.py has them
 const PAGE = 4096;
 const [WORKER, THREAD] = [0, 6];
@@ -64,24 +64,6 @@ class Recorder {
   }
 }
 
-/** A client whose calls are logged for tests/lab/spec, see tracing.py. */
-class Traced extends Client {
-  static file = trace ? fs.openSync(trace, "a") : -1;
-  static calls = 0;
-
-  async run(script, args) {
-    const call = `${process.pid}-${++Traced.calls}`;
-    Traced.write({ do: "send", call, process: String(process.pid), script, args: args.map(String) });
-    const reply = await super.run(script, args);
-    if (reply.at(-1) === args[1]) Traced.write({ do: "reply", call, reply });
-    return reply;
-  }
-
-  static write(entry) {
-    fs.writeSync(Traced.file, `${JSON.stringify({ ...entry, at_ns: Number(process.hrtime.bigint()) })}\n`);
-  }
-}
-
 class Maker {
   constructor(kind) {
     this.recorder = new Recorder(kind);
@@ -93,7 +75,7 @@ class Maker {
     while (!this.ended || this.client) {
       try {
         if (this.ended) this.client.close().then(() => (this.released = true));
-        this.client ??= await (trace ? Traced : Client).connect({ url, pool, label: slot, maxWaitMs: MAX_WAIT_MS });
+        this.client ??= await Client.connect({ url, pool, label: slot, maxWaitMs: MAX_WAIT_MS });
         const sizes = [1, 2, 100, 20_000, 20_000, 20_000, 20_000];
         this.recorder.record(this.client.nextIds(sizes[Math.floor(Math.random() * sizes.length)]));
         await sleep(Number(restS) * 1000);
@@ -133,8 +115,7 @@ if (isMainThread) {
   process.stdin.on("end", end).on("data", (data) => {
     for (const line of data.toString().split("\n").filter(Boolean)) {
       const [, ending, seconds] = line.split(" ");
-      // a log says which process used a tick, and has no threads
-      if (!trace) startThread(ending, Number(seconds));
+      startThread(ending, Number(seconds));
     }
   });
 } else parentPort.on("message", end);

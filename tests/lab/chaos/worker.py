@@ -28,7 +28,6 @@ from snowredis.snowflake.ids import allocator as id_allocator
 from snowredis.snowflake.lease.requests import LeaseManager
 from snowredis.snowflake.protocol.requests import WorkerStats
 from tests.lab.chaos.runs import KINDS, Recorder, Run, runs_of
-from tests.lab.chaos.tracing import trace_calls
 
 # a fork that is to happen inside next_ids() tries this often, this far apart
 INSIDE_TRIES, INSIDE_S = 2_000, 0.0003
@@ -250,13 +249,11 @@ def without_reservations() -> None:
 
 def main() -> None:
     url, pool, layout, ttl, outage_reserve, skew, durability, directory, slot, began_ns, *others = sys.argv[1:]
-    plain_ttl, rest_s, trace = others
+    plain_ttl, rest_s = others
     if plain_ttl == "1":
         without_reservations()
         # such leases end by their ttl only
         os.environ["SNOWREDIS_CRASH_RECORDS"] = "off"
-    if trace:
-        trace_calls(Path(trace))
     logging.basicConfig(level=logging.WARNING, format="%(relativeCreated)d ms %(process)d %(message)s")
     recorder = Recorder(Path(directory), int(slot), int(began_ns))
     settings: dict[str, Any] = {"durability": durability}

@@ -17,7 +17,7 @@ from snowredis.core.lanes import Lanes, Position
 from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.lease.values import HeldLease
 from snowredis.snowflake.protocol.requests import NO_STATS, RenewRequest, WorkerStats
-from tests.lab.simulation.rules import RULES, ForgetfulKeeper, Rule, SharedMachines, UnopenedKeeper, apply
+from tests.lab.simulation.rules import Rule, apply
 from tests.lab.simulation.schedule import Result, Simulation
 from tests.lab.simulation.stand_ins import SimKeeper, SimSlot, SimStore
 from tests.lab.simulation.tracing import attach_to_schedule
@@ -116,9 +116,7 @@ _STORED = "  put(pool, 'w:' .. of_worker, pack_record(r))"
 _OLD_MARK = f"  local moved = r['until'] r['until'] = held_until {_STORED} r['until'] = moved"
 _OWN, _NEXT = "  if is_granted_here and is_own then", "local is_next = is_own and in_chain("
 _MARK = "local function mark_of(r, i) return math.max(r.lanes[i], r['until'], pool.floor) end"
-_UNTIL_FORGOTTEN, _FLOOR_FORGOTTEN = _MARK.replace("r['until'], ", ""), _MARK.replace(", pool.floor", "")
-_SETTLING = "elseif pool.floor > now then"
-_SERVER = "if durability == 'detect' and run_id ~= pool.run_id then"
+_UNTIL_FORGOTTEN = _MARK.replace("r['until'], ", "")
 _FREE, _ALIVE = "redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now,", "elseif r.lease_end > now then"
 _GOES_BACK = "local goes_back = i > 1 and is_sure and"
 _HORIZON = "return at + length + lead + slack end"
@@ -148,7 +146,6 @@ _LOST = ("crash", "wipe")
 
 CODE_FAULTS: dict[str, CodeFault] = {
     "mark not moved": CodeFault(Rule((("renew", _STORED, _OLD_MARK),)), _SILENT),
-    "mark ignored by a claim": CodeFault(Rule((("claim", _MARK, _UNTIL_FORGOTTEN),)), _SILENT),
     "false alarm of a loss": CodeFault(
         Rule((("renew", "  if lacks and", "  if pool.version % 9 == 8 or lacks and"),)), _SILENT
     ),
@@ -166,21 +163,7 @@ CODE_FAULTS: dict[str, CodeFault] = {
             )
         ),
         ("pause", "starve", "release"), seed=1001),
-    "chain unchecked": CodeFault(RULES["chain"], ("clone",), seed=1001),
     "one id for all renewals": CodeFault(Rule(lease_manager=_keeper(SameRenewalSlot)), ("clone",), seed=1003),
-    "floor ignored": CodeFault(
-        Rule(
-            (
-                ("claim", _MARK, _FLOOR_FORGOTTEN),
-                ("claim", "mark_of(before, i) or pool.floor", "mark_of(before, i) or 0"),
-                ("claim", _SETTLING, "elseif false then"),
-            )
-        ),
-        _LOST,
-    ),
-    "settling ignored": CodeFault(Rule((("claim", _SETTLING, "elseif false then"),)), ("twice",), seed=1007),
-    "late adoption": CodeFault(RULES["too late"], ("twice",), seed=1001),
-    "unnoticed server": CodeFault(Rule((("common", _SERVER, "if false then"),)), ("deposed",), seed=1001),
     "lane granted twice": CodeFault(
         Rule(
             (
@@ -192,13 +175,10 @@ CODE_FAULTS: dict[str, CodeFault] = {
         _SILENT,
     ),
     "release too low": CodeFault(Rule((("release", _GOES_BACK, "local goes_back = true or"),)), ("release",)),
-    "take-over without deleting the record": CodeFault(Rule(machines=SharedMachines), ("inherited",)),
-    "take-over without what was used": CodeFault(Rule(lease_manager=ForgetfulKeeper), ("inherited",), seed=1009),
     "horizon without failover_slack": CodeFault(
         Rule((("common", _HORIZON, _HORIZON.replace(" + slack", "")),)), ("deposed",)
     ),
     "two processes with one worker id": CodeFault(Rule(lease_manager=_keeper(FirstWorkerSlot)), _SILENT),
-    "outage lane released too low": CodeFault(Rule(lease_manager=UnopenedKeeper), ("released_late",), seed=1001),
     "dropped generator taken for unused": CodeFault(Rule(lease_manager=HeirlessKeeper), ("drop",), seed=1030),
     "end before the ends of outage lanes": CodeFault(
         Rule((("delete", _ENDS, _ENDS.replace("r.outage, ", "")),)), ("relaned",), blind="TLC"

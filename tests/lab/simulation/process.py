@@ -183,8 +183,6 @@ class Process(SimulatedProcess):
             world.sleep(max(1, ceil(delay_s * 1e6)))
             if self.starved_until_us > world.now_us:
                 world.sleep(self.starved_until_us - world.now_us)
-            if self.sim.bytecodes is not None:
-                self.sim.bytecodes.listen()
             delay_s = self.generator._beat()
 
     def _first_beat_s(self) -> float:
@@ -196,8 +194,6 @@ class Process(SimulatedProcess):
 
     def make(self, count: int = 1) -> None:
         """Make some ids, if possible."""
-        if self.sim.bytecodes is not None:
-            self.sim.bytecodes.listen()
         if self.before_call is not None:
             call, self.before_call = self.before_call, None
             call()

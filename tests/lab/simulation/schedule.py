@@ -6,12 +6,11 @@ to rest; then every living process must make an id, as far as the pool has worke
 
 from __future__ import annotations
 
-import gc
 import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ from snowredis.settings import ClockPolicy
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
 from tests.lab.simulation.base import Schedule
-from tests.lab.simulation.bytecodes import Bytecodes
 from tests.lab.simulation.checker import Checker
 from tests.lab.simulation.faults import FAULTS
 from tests.lab.simulation.machines import Machines
@@ -65,13 +63,9 @@ class Result:
 class Simulation(Schedule[Process]):
     """Run of one schedule: its fleet, pool, network and faults."""
 
-    def __init__(
-        self, seed: int, classes: Iterable[str] | None = None, *, traced: bool = False, bytecodes: bool = False
-    ) -> None:
+    def __init__(self, seed: int, classes: Iterable[str] | None = None, *, traced: bool = False) -> None:
         super().__init__(seed, traced=traced)
         self.seed = seed
-        # interrupts between bytecodes, too
-        self.bytecodes = Bytecodes(self.world, seed) if bytecodes else None
         self.classes = tuple(classes) if classes is not None else self._draw_classes()
         self.alarms = 0
         # logs the run; see tracing.py
@@ -310,14 +304,12 @@ class Simulation(Schedule[Process]):
     # --- the course of things ----------------------------------------------------------------------
 
     def run(self) -> Result:
-        with quiet(), nullcontext() if self.bytecodes is None else collected():
+        with quiet():
             try:
                 self._run()
             except Stuck as stuck:
                 self.checker.fail(f"stuck: {stuck}")
             finally:
-                if self.bytecodes is not None:
-                    self.bytecodes.close()
                 self.world.close()
         return self.result()
 
@@ -440,19 +432,6 @@ def _excludes(name: str, other: str) -> bool:
 
 
 @contextmanager
-def collected() -> Iterator[None]:
-    """Collect garbage now and not later: a finalizer's bytecodes would come between others each time."""
-    gc.collect()
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextmanager
 def quiet() -> Iterator[None]:
     """Turn off logging: thousands of processes lose their leases and would log it."""
     log = logging.getLogger("snowredis")
@@ -469,14 +448,12 @@ def run_schedule(
     classes: Iterable[str] | None = None,
     *,
     traced: bool = False,
-    bytecodes: bool = False,
     prepare: Callable[[Simulation], object] = lambda sim: None,
 ) -> Result:
     """Run the schedule of *seed*, with the fault classes that it draws or with the given ones.
 
-    *bytecodes*: tasks are also interrupted before random bytecodes, which takes several times as long.
     *prepare* is called before the schedule begins.
     """
-    sim = Simulation(seed, classes, traced=traced, bytecodes=bytecodes)
+    sim = Simulation(seed, classes, traced=traced)
     prepare(sim)
     return sim.run()

@@ -51,12 +51,12 @@ class Tracer:
         # first ms, sequences
         self._used: dict[str, dict[tuple[int, int], list[list[int]]]] = {}
         # an id may be seen after a later one where tasks of one process come between each other
-        self._in_order = sim.makers == 1 and not sim.preempt and sim.bytecodes is None and "signal" not in sim.classes
+        self._in_order = sim.makers == 1 and not sim.preempt and "signal" not in sim.classes
         # token of a claim, or id of a renewal -> the process that sent it first, and in which call
         self._names: dict[str, tuple[str, int]] = {}
         # clone -> how many calls there were before
         self._born: dict[str, int] = {}
-        self._write(do="begin", kind="simulation", seed=sim.seed, classes=sim.classes, **header(sim.config))
+        self._write(do="begin", seed=sim.seed, classes=sim.classes, **header(sim.config))
 
     def _write(self, **entry: Any) -> None:
         if not self._early:

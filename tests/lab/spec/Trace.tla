@@ -46,8 +46,7 @@ TraceNoPool == [there |-> FALSE, inc |-> 0, id |-> 0, pid |-> 0, start |-> 0, lo
 
 (* What a caller shows, as its request in the log has it: its process may   *)
 (* have sent an older one with the same content. w: of a renewal.           *)
-KnownOf(pid) == IF pid = 0 THEN 0 ELSE IF pid \in DOMAIN pids THEN pids[pid] ELSE -pid
-Known == KnownOf(Step.pid)
+Known == IF Step.pid = 0 THEN 0 ELSE IF Step.pid \in DOMAIN pids THEN pids[Step.pid] ELSE -Step.pid
 Shown1(w, tok) == [pid |-> Known, until |-> Step.held_until, out |-> Step.held_out, w |-> w, tok |-> tok]
 TraceShows(q) ==
   IF Has("pid") THEN Shown1(IF q.t = "renew" THEN q.w ELSE "none", q.tok)
@@ -214,22 +213,6 @@ Ends1 ==
      /\ ReplyOK(Q)
   /\ Same(<<now, save, net, ans, pr, wit, dup>>) /\ Same(<<run, kept, held, uses, lift>>)
 
-(* Something ran that sent no reply that the log has: one of these requests.*)
-Unseen ==
-  /\ Step.op = "unseen"
-  /\ \E k \in DOMAIN Step.any :
-     LET x == Step.any[k] IN
-     \/ /\ LET P == Look(Step.s, [Nobody EXCEPT !.pid = KnownOf(x.pid)], x.R, x.c) IN
-           srv' = [srv EXCEPT ![Step.s].pool = P] /\ cnt' = [cnt EXCEPT !.inc = Max(@, P.inc)]
-        /\ Same(<<now, save, net, ans, pr, wit, dup>>)
-     \/ \E q \in net :
-          LET P == Look(Step.s, [Shows(q) EXCEPT !.pid = KnownOf(x.pid)], x.R, x.c) IN
-          /\ q.t = x.t /\ q.p = x.p
-          /\ \/ q.t = "claim" /\ ClaimScript(Step.s, q, P, x.c, x.R)
-             \/ q.t = "renew" /\ q.dep = x.dep /\ RenewScript(Step.s, q, P, x.c, x.R)
-             \/ q.t = "release" /\ ReleaseScript(Step.s, q, P, x.R)
-  /\ Same(<<run, incs, pids, kept, held, uses, lift>>)
-
 -----------------------------------------------------------------------------
 (* What processes do.                                                       *)
 Claims ==
@@ -394,7 +377,7 @@ ShowStep ==
 
 TraceNext ==
   \/ /\ at <= Size /\ at' = at + 1
-     /\ \/ ServedClaim \/ ServedRenewal \/ ServedRefusal \/ ServedRelease \/ Refused \/ Created \/ Ends1 \/ Unseen
+     /\ \/ ServedClaim \/ ServedRenewal \/ ServedRefusal \/ ServedRelease \/ Refused \/ Created \/ Ends1
         \/ Claims \/ Renews \/ Repeats \/ Delivers \/ Holds \/ Unholds \/ Told \/ Releases \/ Takes \/ Copies1 \/ Twins \/ Uses
         \/ Keeps \/ Found \/ Lifts
   \/ ShowStep

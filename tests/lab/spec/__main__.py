@@ -58,9 +58,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="only what takes a few seconds")
     parser.add_argument("--only", default="", metavar="TEXT", help="only configurations with this in their name")
     parser.add_argument("--seconds", type=float, default=900, metavar="S", help="limit for each search (default 900)")
-    parser.add_argument(
-        "--trace", type=Path, metavar="FILE", help="validate the runs of a log of scripts/soak.py or chaos.py"
-    )
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="validate the runs of a log of scripts/soak.py")
     options = parser.parse_args()
     if lacking := missing():
         print(f"missing: {', '.join(lacking)}. scripts/model installs them where it can", file=sys.stderr)

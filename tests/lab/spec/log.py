@@ -2,16 +2,15 @@
 
 One JSON object a line. All times are ms since 1970, on the clock of whoever shows them. ``do`` says what happened:
 
-begin: a run begins: kind (simulation or chaos), and the constants of its pool
+begin: a run begins: the constants of its pool
 send: a process sends a request: call (a number), process, script, the fields of its request; of all, what its process
-    saw last of the pool: seen_incarnation, seen_version; in chaos, the arguments of the script instead
-run: a server runs the script of a call: run (a number), call, server, and its reply, without the nonce. Only the
-    simulation sees this, and what is stored after it: of the pool, and of the worker id; in chaos, a reply that arrived
-    shows it
-reply: the reply to a call arrives at its process: run, the run that sent it; in chaos, the reply itself
-use: a process used ticks of a lane between its last call and this line: worker, lane, and either ticks_ms (the first ms
-    of each) or visits: for each tick, in the order in which ids were made, its first ms and the sequences; in_order:
-    whether no thread can come between an id and its line
+    saw last of the pool: seen_incarnation, seen_version
+run: a server runs the script of a call: run (a number), call, server, its reply, without the nonce, and what is stored
+    after it: of the pool, and of the worker id
+reply: the reply to a call arrives at its process: run, the run that sent it
+use: a process used ticks of a lane between its last call and this line: worker, lane, visits: for each tick, in the
+    order in which ids were made, its first ms and the sequences; in_order: whether no thread can come between an id
+    and its line
 clone: a process is cloned while it runs: process, child; with a token: it was, while that claim was under way
 take: a process goes on with the lease of one that ended: process, token, renewal_id: the last that was answered, and
     as its record has them: until_ms and outage_ms, and used_ms: the end of what may be used of the outage lane
@@ -31,8 +30,8 @@ from typing import Any
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.requests import WANTS_LANE
 
-# how many arguments all scripts have; which are the nonce, what the caller saw of the pool, and its clock
-COMMON, NONCE, SEEN, CALLER_MS = 4, 1, 2, 3
+# how many arguments all scripts have; which are what the caller saw of the pool, and its clock
+COMMON, SEEN, CALLER_MS = 4, 2, 3
 
 Entry = dict[str, Any]
 
@@ -105,8 +104,6 @@ def read_log(path: Path) -> Iterator[list[Entry]]:
     with path.open() as file:
         for line in file:
             entry = json.loads(line)
-            if args := entry.pop("args", None):
-                entry |= request_of(entry["script"], args) | {"nonce": args[NONCE]}
             if reply := entry.get("reply"):
                 entry["reply"] = flat(reply)
             if entry["do"] == "begin" and entries:

@@ -9,7 +9,6 @@ another worker id: until then, threads of it may show ids that they made before.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -100,8 +99,8 @@ class Steps:
     late: set[tuple[str, int]] = field(default_factory=set)
     # processes that want no outage lane
     without: set[str] = field(default_factory=set)
-    # how often something was assumed that the log does not show
-    assumed: Counter[str] = field(default_factory=Counter)
+    # how often SHARED_TOKEN was assumed
+    shared_tokens: int = 0
 
 
 class Converter:
@@ -216,7 +215,7 @@ class Converter:
         for each in ids:
             exact = exact or [slot for slot in slots if each and each in (slot.renewal_id, slot.pending)]
         if len(exact) != 1 and len(slots) > 1:
-            self.out.assumed[SHARED_TOKEN] += 1
+            self.out.shared_tokens += 1
         found = exact or slots
         return found[-1] if found else None
 
@@ -270,7 +269,7 @@ class Converter:
     def _check_seen(self, entry: Entry) -> None:
         """Add a step that no specification allows if a request shows a state of the pool that no reply had."""
         seen = entry["seen_incarnation"], entry["seen_version"]
-        if self.out.header["kind"] == "simulation" and seen not in self._seen:
+        if seen not in self._seen:
             self._add("saw", incarnation=seen[0], version=seen[1])
 
     def _renew(self, slot: Slot, entry: Entry) -> None:
@@ -320,35 +319,6 @@ class Converter:
                 # a lane that it does not have yet may begin later after a loss
                 slot.lanes = [*slot.lanes[:-1], max(slot.lanes[-1], int(answer.reply[8]))]
 
-    def _unseen(self, entry: Entry) -> None:
-        """One of these calls ran, and sent no reply that arrived."""
-        candidates: list[Step] = []
-        for number in entry["calls"]:
-            call = self._calls.get(number)
-            if call is None or call.slot is None:
-                continue
-            script = call.entry["script"]
-            if script == "release":
-                self._release(call.slot, call)
-            times_ms, caller_ms = entry["times_ms"], call.entry["caller_ms"]
-            first_ms = caller_ms - self.out.header["max_clock_lead_ms"]
-            # a process that claims again knows the pool
-            pid = self._pool_of(call.entry["seen_incarnation"] or call.entry.get("incarnation", ""))
-            if first_ms <= times_ms[0]:
-                # its reservation is not capped, so it does not matter when it ran
-                times_ms = times_ms[-1:]
-            # a lease that has ended since ran a ttl ago, or before
-            ended_ms = times_ms[-1] - self.out.header["ttl_ms"]
-            if ended_ms >= max(first_ms, entry["since_ms"]):
-                times_ms = sorted({ended_ms, *times_ms})
-            candidates += (
-                {"t": script, "p": call.slot.name, "dep": call.depth, "c": caller_ms, "R": redis_ms, "pid": pid}
-                for redis_ms in times_ms
-            )
-        self._add("unseen", s=self._server(entry["server"]), R=entry["times_ms"][-1], any=candidates)
-        if begun := entry.get("incarnation"):
-            self.out.steps[-1] |= {"inc": self._number_of(begun), "no": _number_in(begun), "ver": entry["version"]}
-
     def _awaits(self, slot: Slot, answer: Answer) -> bool:
         """Return whether the process waits for that answer: it has none to this claim, or to this renewal."""
         if answer.reply[0] == "granted":
@@ -358,8 +328,7 @@ class Converter:
     def _use(self, entry: Entry) -> None:
         owner, worker, lane = entry["process"], entry["worker"], entry["lane"]
         slots = self._of_worker.get((owner, worker), [])
-        # chaos sees no order
-        for ms, *sequences in entry.get("visits") or ([ms] for ms in entry["ticks_ms"]):
+        for ms, *sequences in entry["visits"]:
             # an id may be shown when the next lease of the same worker id is there already
             slot = next((slot for slot in reversed(slots) if slot.lanes[lane] <= ms), None)
             if slot is not None and not slot.is_free(lane, owner, ms):
@@ -367,13 +336,13 @@ class Converter:
             # the slot is nobody's: no step of the specification
             name = slot.name if slot is not None else self._nobody()
             before = ""
-            if slot is not None and not entry.get("in_order"):
+            if slot is not None and not entry["in_order"]:
                 # made before the generator was sealed, or the process was told, and shown later
                 before = {"sealed": "release", "lost": "told" * (lane < self.out.header["lanes"])}.get(slot.state, "")
             if slot is not None:
                 slot.last_ms[lane, owner] = max(ms, slot.last_ms.get((lane, owner), 0))
             step = {"op": "use", "p": name, "w": worker, "l": lane, "lo": ms, "hi": ms}
-            step["order"] = self._order_of((owner, worker, lane), ms, sequences, in_order=entry.get("in_order", False))
+            step["order"] = self._order_of((owner, worker, lane), ms, sequences, in_order=entry["in_order"])
             newest = self.out.steps[-1]
             if not before and _follows(newest, step):
                 newest["hi"] = ms
@@ -586,8 +555,6 @@ def _tokens(entries: list[Entry]) -> Iterator[str]:
         match entry["do"]:
             case "run" if entry["reply"][0] == "granted":
                 yield calls[entry["call"]]
-            case "unseen":
-                yield from (calls[call] for call in entry["calls"])
             case "send" if entry["script"] in ("renew", "release"):
                 yield entry["token"]
 

@@ -11,10 +11,10 @@ from tests.lab.spec.log import Entry
 
 Step = dict[str, Any]
 # fields of steps that are times
-TIMES = (
+TIMES = {
     *("R", "c", "T", "floor", "until", "out", "held_until", "held_out", "from", "lanes", "low", "lo", "hi", "t"),
     *("begin", "end", "ends", "ends_out", "lost", "start", "end_ms"),
-)
+}
 
 
 def set_times(header: Entry, steps: Sequence[Step]) -> None:
@@ -30,25 +30,18 @@ def set_times(header: Entry, steps: Sequence[Step]) -> None:
     for before, after in itertools.pairwise(points):
         mapped.append(mapped[-1] + min(after - before, reach + 1))
     for step in steps:
-        for part in (step, *step.get("any", ())):
-            for name in _times_in(part):
-                value = part[name]
-                part[name] = (
-                    [mapped[bisect_left(points, item)] for item in value]
-                    if isinstance(value, list)
-                    else mapped[bisect_left(points, value)]
-                )
-
-
-def _times_in(part: Step) -> list[str]:
-    """Return which fields are times. A part without "op" is a request that may have run unseen."""
-    return [name for name in (TIMES if "op" in part else ("c", "R")) if name in part]
+        for name in TIMES & step.keys():
+            value = step[name]
+            step[name] = (
+                [mapped[bisect_left(points, item)] for item in value]
+                if isinstance(value, list)
+                else mapped[bisect_left(points, value)]
+            )
 
 
 def _times(step: Step) -> list[int]:
     times: list[int] = []
-    for part in (step, *step.get("any", ())):
-        for name in _times_in(part):
-            value = part[name]
-            times += value if isinstance(value, list) else [value]
+    for name in TIMES & step.keys():
+        value = step[name]
+        times += value if isinstance(value, list) else [value]
     return times

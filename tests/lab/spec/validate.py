@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.spec.log import Entry, read_log
-from tests.lab.spec.order import MOST_UNSEEN, in_order
 from tests.lab.spec.steps import SHARED_TOKEN, Steps, steps_of
 from tests.lab.spec.times import Step
 from tests.lab.spec.tlc import HERE, Outcome, run
@@ -108,9 +107,6 @@ def _explain(number: int, steps: Steps) -> Verdict:
 
 def _tlc(runs: Sequence[Steps], *, workers: int = 1, show: int = 0, long: bool = False) -> Outcome:
     config = (HERE / "Trace.cfg").read_text() + f"  Show = {show}\n"
-    # a state is known by its run and its step, unless there is a choice
-    if not any(step["op"] == "unseen" for steps in runs for step in steps.steps):
-        config += "VIEW Place\n"
     modules = {
         "TraceData": module_of(runs),
         "Ledger": _of_runs("Ledger", OF_A_RUN),
@@ -185,8 +181,6 @@ def _value(name: str, value: Any, lanes: Sequence[str]) -> str:
         return f'"w{value}"'
     if name == "l":
         return f'"{lanes[value]}"'
-    if name == "any":
-        return "<<" + ", ".join(_tla(item, lanes) for item in value) + ">>"
     if isinstance(value, list):
         return "[" + ", ".join(f"{lane} |-> {item}" for lane, item in zip(lanes, value, strict=True)) + "]"
     return f'"{value}"' if isinstance(value, str) else str(value)
@@ -199,11 +193,7 @@ def unchecked(logs: Sequence[Sequence[Entry]], runs: Sequence[Steps]) -> list[st
     after = sum(end["after"] for end in ends)
     lines = [f"{len(ends):,} of the logs end early, so {after:,} of {scripts + after:,} scripts are not checked"]
     lines += (f"    {count:,} × {why}" for why, count in Counter(end["early"] for end in ends).most_common())
-    unseen = [step for steps in runs for step in steps.steps if step["op"] == "unseen"]
-    assumed = Counter({f"a script without a reply is any of up to {MOST_UNSEEN} requests, or none": len(unseen)})
-    assumed[SHARED_TOKEN] = sum(steps.assumed[SHARED_TOKEN] for steps in runs)
-    lines += (f"assumed {count:,} times: {what}" for what, count in assumed.items())
-    return lines
+    return [*lines, f"assumed {sum(steps.shared_tokens for steps in runs):,} times: {SHARED_TOKEN}"]
 
 
 # --- for people ----------------------------------------------------------------------------------------
@@ -212,7 +202,7 @@ def unchecked(logs: Sequence[Sequence[Entry]], runs: Sequence[Steps]) -> list[st
 def validate(path: Path) -> int:
     """Validate the runs of a log and print the result; return the exit code."""
     began_s = time.monotonic()
-    logs = [in_order(entries) if entries[0]["kind"] == "chaos" else entries for entries in read_log(path)]
+    logs = list(read_log(path))
     runs = [steps_of(entries) for entries in logs]
     total = sum(len(steps.steps) for steps in runs)
     print(f"{len(runs):,} runs, {total:,} steps", flush=True)
