@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,7 +18,7 @@ from tests.support.pages import blocks_of
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-from tests.web.conftest import ROOT, SHARED, Serve, Served
+from tests.web.conftest import SHARED, Serve, Served
 
 pytest.importorskip("uvicorn")
 
@@ -169,12 +165,3 @@ def test_the_client_of_the_page_yields_ids_in_batches_and_tries_again_when_the_s
         ids = names["ids_of"](client, "orders", 3)
         assert [next(ids) for _ in range(3)] == [1, 2, 3]
         assert statuses == []
-
-
-@pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
-def test_the_bench_prints_a_line_for_each_kind_of_request(tmp_path: Path) -> None:
-    bench = [sys.executable, str(ROOT / "scripts/bench_serve.py"), "--seconds", "0.2", "--rounds", "1"]
-    done = subprocess.run(bench, capture_output=True, text=True, timeout=100, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert sum(line.startswith(("hello", "/id, ", "1000")) for line in done.stdout.splitlines()) == 9
-    assert "errors" not in done.stdout
