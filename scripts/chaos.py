@@ -47,6 +47,8 @@ def show(plan: Plan, report: Report, verdict: Verdict, took_s: float) -> None:
     print(f"worker ids: {counters}")
     print("processes:", ", ".join(f"{count:,} {kind}" for kind, count in report.children.most_common()))
     print(f"replies dropped by the proxy: {report.swallowed:,} bytes")
+    if report.hung:
+        print("children that hung:", ", ".join(f"{count} {kind}" for kind, count in report.hung.items()))
     print(
         "errors while Redis or the clock was away:",
         ", ".join(f"{count:,} {name}" for name, count in report.errors.most_common()) or "none",

@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from snowredis.process.log import log
 from snowredis.process.threads import with_lock
 
 T = TypeVar("T")
@@ -88,7 +89,9 @@ class ForkGuard:
     def _start(self) -> None:
         self._pid = os.getpid()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
+            os.register_at_fork(
+                before=self._before_fork, after_in_parent=log.after_fork, after_in_child=self._after_fork
+            )
         self._page, self.is_reset = self._new_page()
 
     def _new_page(self) -> tuple[Any, Any]:
@@ -141,8 +144,10 @@ class ForkGuard:
 
     def _before_fork(self) -> None:
         self._forked = self.generation
+        log.before_fork()
 
     def _after_fork(self) -> None:
+        log.after_fork_in_child()
         # a hook that ran before this one may have made an id: then this was done, and there is a lease already. Not by
         # the pid alone: in a pid namespace of its own, a child can have that of its parent
         if self._forked == self.generation:

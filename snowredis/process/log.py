@@ -17,7 +17,8 @@ from snowredis.process.threads import is_interruption, start_thread
 
 # arguments of Log._send()
 _Line = tuple[int, str, tuple[object, ...], dict[str, Any]]
-# how long lines that were kept are waited for
+# how long lines that were kept, and lines of other threads, are waited for. The hub of gevent cannot wait, and raises
+# AssertionError
 _LONGEST_WAIT_S = 0.2
 
 
@@ -31,6 +32,9 @@ class Log:
         self._logger = logger or logging.getLogger("snowredis")
         # lines of threads in kept()
         self._kept: dict[int, list[_Line]] = {}
+        # held while a line is written, and during a fork: the lock of a file to which another thread was writing would
+        # stay locked in the child for ever
+        self._lock = threading.RLock()
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
@@ -67,8 +71,22 @@ class Log:
                 # the exit of the interpreter has begun
                 pass
             except AssertionError:
-                # the hub of gevent cannot wait, and interrupts no call
+                # the hub of gevent interrupts no call
                 send()
+
+    def before_fork(self) -> None:
+        """Wait until no other thread writes a line, 0.2 s at most."""
+        with contextlib.suppress(AssertionError):
+            self._lock.acquire(timeout=_LONGEST_WAIT_S)
+
+    def after_fork(self) -> None:
+        """Let lines be written again, in the parent process."""
+        with contextlib.suppress(RuntimeError):
+            self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Replace the lock: the thread that holds it may not exist here."""
+        self._lock = threading.RLock()
 
     def debug(self, text: str, *args: object) -> None:
         self._send(logging.DEBUG, text, args)
@@ -96,7 +114,11 @@ class Log:
         if self._kept and (lines := self._kept.get(threading.get_ident())) is not None:
             lines.append((level, text, args, options))
             return
+        lock, acquired = self._lock, False
         try:
+            # for a moment only: a finalizer may log while its thread holds the lock of a handler
+            with contextlib.suppress(AssertionError):
+                (acquired,) = map(lock.acquire, (True,), (_LONGEST_WAIT_S,))
             # the third frame up is that of the caller
             self._logger.log(level, text, *args, stacklevel=3, **options)
         except (Exception, SystemExit) as error:
@@ -106,6 +128,9 @@ class Log:
                 raise
             if logging.raiseExceptions:
                 _print(error, text, args)
+        finally:
+            if acquired:
+                lock.release()
 
 
 def _print(error: BaseException, text: str, args: tuple[object, ...]) -> None:

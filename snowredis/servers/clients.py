@@ -113,6 +113,10 @@ def open_client(server: Any, *, creates: bool = False) -> OwnClient:
 
         check_kind(server)
     client = client_of_url(server) if isinstance(server, str) else without_retries(server)
+    if client is server:
+        from snowredis.servers.refusals import check_limits
+
+        check_limits(client)
     return OwnClient(
         client=client,
         where=address(client),

@@ -48,6 +48,17 @@ def check_certificates(url: str) -> None:
             raise ConfigError(f"{name}={path} in the URL: there is no such file. Nothing was connected. Correct it.")
 
 
+def check_limits(client: Any) -> None:
+    """Raise ConfigError for an application's client, used as it is, that waits for a reply without a limit."""
+    settings = client.connection_pool.connection_kwargs if isinstance(client, redis.Redis) else {}
+    if settings.get("socket_timeout", 0) is None:
+        raise ConfigError(
+            f"url cannot be a client of class {type(client).__name__} without socket_timeout: a client of your own "
+            "class is used as it is, so each call, and close(), would wait for ever for a Redis that hangs. Nothing "
+            "was connected. Give it socket_timeout=1 and socket_connect_timeout=1, or pass a redis.Redis."
+        )
+
+
 def _unknown_option(name: str) -> str:
     """Return the error's text for *name* in the query of a URL."""
     options = inspect.signature(redis.Redis).parameters

@@ -283,3 +283,34 @@ def test_lines_of_a_signal_handler_are_logged_at_its_end(caplog: pytest.LogCaptu
     eventually(lambda: len(caplog.records) == 2, "both lines")
     assert [record.getMessage() for record in caplog.records] == ["first 1", "second"]
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.filterwarnings(warm.FORKS_WITH_THREADS)
+def test_no_fork_is_in_the_middle_of_a_line_that_another_thread_logs() -> None:
+    """The lock of a file that is written to would stay locked in the child, which would hang at its first line."""
+    of_file, is_writing, may_end = threading.Lock(), threading.Event(), threading.Event()
+
+    def write(*_: object, **__: object) -> None:
+        with of_file:
+            is_writing.set()
+            may_end.wait(5)
+
+    with memory_pool().connect() as ids:
+        log._logger, before = SimpleNamespace(log=write), log._logger
+        try:
+            thread = threading.Thread(target=log.info, args=("a line",))
+            thread.start()
+            is_writing.wait()
+            # the fork waits for the line; it is written meanwhile
+            threading.Timer(0.05, may_end.set).start()
+            child = os.fork()
+            if child == 0:
+                os._exit(not of_file.acquire(blocking=False))
+            assert os.waitpid(child, 0)[1] == 0
+            thread.join()
+            # afterwards, this process logs as before, without a wait
+            log.info("another line")
+            assert not log._lock._is_owned()  # type: ignore[attr-defined]
+        finally:
+            log._logger = before
+        assert ids.next_id()

@@ -398,6 +398,15 @@ def test_a_client_of_another_kind_is_used_as_it_is() -> None:
         assert without_retries(theirs) is theirs
 
 
+def test_a_client_of_another_kind_that_may_wait_for_ever_is_refused() -> None:
+    class Own(redis.Redis): ...
+
+    with pytest.raises(snowredis.ConfigError, match=r"of class Own without socket_timeout.* socket_timeout=1"):
+        snowredis.connect(Own(socket_timeout=None), pool="orders")
+    for theirs in (Own(socket_timeout=1), redis.Redis(socket_timeout=None)):
+        snowredis.connect(theirs, pool="orders").close()
+
+
 def test_only_a_client_that_was_made_here_is_closed() -> None:
     class HasCounts(redis.Redis):
         closed = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -14,8 +15,8 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.worker_pool import WorkerPool
 from tests.lab.chaos.faults import FAULTS, Begun, Fault
 from tests.lab.chaos.proxy import Proxy
-from tests.lab.chaos.report import MARGIN_S, Plan, PoolCounters, Report, ids_so_far, is_ours
-from tests.lab.chaos.runs import read_status
+from tests.lab.chaos.report import MARGIN_S, Plan, PoolCounters, Report, ids_so_far, processes_of
+from tests.lab.chaos.runs import IN_C, UNRECORDED, read_status
 from tests.lab.chaos.schedule import decks, phases
 from tests.lab.chaos.server import Server
 from tests.lab.chaos.shim import StepClock, build
@@ -257,10 +258,19 @@ class Fleet:
             slot.end()
             self.report.problems += slot.problems
         # children end with their parents' stdin, unless they hang
-        time.sleep(0.5)
-        for path in self._directory.glob("*.runs"):
-            status = read_status(path)
-            if status is not None and status.kind != "worker" and is_ours(status.pid, self._directory):
-                os.kill(status.pid, signal.SIGKILL)
+        deadline_s = time.monotonic() + END_S
+        while processes_of(self._directory) and time.monotonic() < deadline_s:
+            time.sleep(POLL_S)
+        for pid in processes_of(self._directory):
+            self.report.hung[self._kind_of(pid)] += 1
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        # where a thread waited for the GIL at a fork in C, CPython's own locks may be held in the child for ever
+        self.report.problems += [f"a child hangs: {kind}" for kind in self.report.hung if kind not in IN_C]
         self.server.end()
         self.proxy.stop()
+
+    def _kind_of(self, pid: int) -> str:
+        """Return what kind of child *pid* is; UNRECORDED if it hangs since before it could record that."""
+        statuses = map(read_status, self._directory.glob("*.runs"))
+        return next((each.kind for each in statuses if each is not None and each.pid == pid), UNRECORDED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,7 @@ class Report:
 
     recovery_s: the longest time until every process made ids again after a truce, and its limit.
     gap_s: the longest that a worker was without ids although no fault explains it.
+    hung: children that were killed at the end, since they did not end with their parents, by kind.
     """
 
     fired: Counter[str] = field(default_factory=Counter)
@@ -64,6 +66,7 @@ class Report:
     recovery_limit_s: float = 0.0
     gap_s: float = 0.0
     swallowed: int = 0
+    hung: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
     def sum_up(self, directory: Path) -> None:
@@ -102,8 +105,15 @@ def ids_so_far(directory: Path) -> int:
     return sum(status.counted for status in statuses if status is not None)
 
 
-def is_ours(pid: int, directory: Path) -> bool:
-    """Return true if *pid* is still a process of the run in *directory*, and not a later process with the same pid."""
-    with contextlib.suppress(OSError):
-        return str(directory).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
+# all workers of a run, and their children, write there
+LOG = "workers.log"
+
+
+def processes_of(directory: Path) -> list[int]:
+    """Return the pids of the processes that still write to the log of the run in *directory*."""
+    found, log = [], str(directory / LOG)
+    for output in Path("/proc").glob("[0-9]*/fd/1"):
+        with contextlib.suppress(OSError):
+            if os.readlink(output) == log:
+                found.append(int(output.parts[2]))
+    return found

@@ -31,6 +31,10 @@ KINDS = (
     # Node processes have these instead
     "thread",
 )
+# kinds of children in which CPython's own locks, which another thread held at the fork, are never released; and a child
+# that hangs since before it recorded its kind
+UNRECORDED = "unknown"
+IN_C = ("fork in C", "clone of a suspended process", UNRECORDED)
 # how a forked child ends: releases its worker id, leaves without a word, dies
 ENDINGS = ("close", "leave", "kill")
 # numbers a run: first id, how many ids, when it was written in ms of the chaos run

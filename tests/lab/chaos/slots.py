@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.lab.chaos.report import LOG
 from tests.lab.chaos.runs import read_status
 from tests.lab.chaos.shim import StepClock
 from tests.support import warm
@@ -46,7 +47,7 @@ class Slot:
         self._file: Path | None = None
 
     def start(self) -> None:
-        with (self._directory / "workers.log").open("ab") as log:
+        with (self._directory / LOG).open("ab") as log:
             self._process = warm.Popen(
                 self._command,
                 cwd=ROOT,
@@ -104,7 +105,7 @@ class Slot:
     def check(self) -> None:
         """Record a problem if the process has ended without being told to."""
         if not self._told_to_end and self._process is not None and self._process.poll() is not None:
-            log = (self._directory / "workers.log").read_text()
+            log = (self._directory / LOG).read_text()
             raise SystemExit(
                 f"worker {self.number} ended by itself, with {self._process.returncode}; its log:\n{log[-3000:]}"
             )

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from snowredis.core.presets import resolve_layout
 from tests.lab.chaos.checker import Verdict, check
 from tests.lab.chaos.driver import Fleet
 from tests.lab.chaos.faults import FAULTS, Begun, Fault
-from tests.lab.chaos.report import Plan
+from tests.lab.chaos.report import LOG, Plan, processes_of
 from tests.lab.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read_runs, read_status, runs_of
 from tests.lab.chaos.server import PROGRAM
 from tests.lab.chaos.slots import NODE_PACKAGE, Slot
@@ -45,6 +47,14 @@ def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers(short_path
         pytest.skip(f"0 ids were repeated, but clocks could not be stepped: {report.skipped}")
     assert report.fired.total() == 45
     assert set(report.fired) == {fault.name for fault in FAULTS}
+
+
+def test_every_process_of_a_run_is_found_by_the_log_that_it_writes_to(tmp_path: Path) -> None:
+    with (tmp_path / LOG).open("w") as log:
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=log)
+    assert processes_of(tmp_path) == [child.pid]
+    child.communicate(b"\n")
+    assert processes_of(tmp_path) == []
 
 
 def freeze_and_replace(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
