@@ -65,7 +65,7 @@ def _add_databases(parser: Parser) -> None:
 def _draft(args: argparse.Namespace) -> int:
     from snowredis.merge.databases import Progress
     from snowredis.merge.dialects import two_databases
-    from snowredis.merge.draft import TOP, Draft
+    from snowredis.merge.draft import Draft
     from snowredis.merge.evidence import Evidence
     from snowredis.merge.map_file import as_text, undecided
 
@@ -73,7 +73,7 @@ def _draft(args: argparse.Namespace) -> int:
         draft = Draft(Evidence(databases, progress))
         the_map = draft.map()
     count = undecided(the_map)
-    print(as_text(the_map, draft.notes, (*TOP, *draft.about, f"{count} undecided")), end="")
+    print(as_text(the_map, draft.notes, (*draft.about, f"{count} undecided")), end="")
     print(f"{len(the_map.tables)} tables, {count} undecided; next: read and edit every line", file=sys.stderr)
     return ExitCode.OK
 

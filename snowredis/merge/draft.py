@@ -32,12 +32,6 @@ _TOOLS = ("alembic_version", "django_migrations", "schema_migrations", "ar_inter
 _MOST = 0.9
 # the high 32 bits of times in milliseconds, of 1997 to 2040
 _HIGH_OF_TIMES = frozenset(range(200, 515))
-TOP = (
-    'rows: "copy", "first" (a row whose key the first database has stays away, and ids stay), or "skip"',
-    "id: positive numbers get the offset.  of: id of a table with match.  sql: an expression; :offset, :of(TABLE, x)",
-    "keep: stays.  none: named like an id, without values in both databases; run refuses when there are some",
-    "ask: undecided.  Read every line, move columns until it is right, then write reviewed = true",
-)
 
 
 class Guess(NamedTuple):
@@ -109,20 +103,13 @@ class Case:
     def of_the_catalog(self) -> Guess | None:
         """Judge a rowid, and both ends of foreign keys."""
         if self.name == ROWID:
-            return self._rowid()
+            is_fixed = self.table.name in self.tables.fixed
+            column = None if is_fixed else self.evidence.led_to_rowid(self.table.name)
+            return Guess("id", f"the rowid of SQLite: {'.'.join(column)} leads to it") if column else Guess("")
         for key in self.table.foreign_keys:
             if self.name in key.columns:
                 return self._foreign_key(key.parent, key.target(self.name))
         return Guess("keep") if self.table.name in self.tables.same else None
-
-    def _rowid(self) -> Guess:
-        for name, table in self.evidence.tables.items() if self.table.name not in self.tables.fixed else ():
-            for column in table.columns.values():
-                if column.kind == "int" and column.name != ROWID and (name, column.name) not in self.evidence.ids:
-                    leads = self.evidence.leads(self.evidence.numbers[name, column.name], column.name)
-                    if leads and leads[0].where == self.where:
-                        return Guess("id", f"the rowid of SQLite: {name}.{column.name} leads to it")
-        return Guess("")
 
     def _foreign_key(self, parent: str, target: str) -> Guess:
         if self.tables.matched.get(parent, ("",))[0] == target:
@@ -348,12 +335,18 @@ class Draft:
         self.notes: dict[str, list[str]] = defaultdict(list)
         self.about: list[str] = []
         self._rows: dict[str, str] = {}
+        # tables of ids alone, which look the same in any two databases
+        self._bare: list[str] = []
 
     def map(self) -> Map:
         """Return the map."""
         # a table of nothing but ids is judged after those that they lead to
         for table in sorted(self.catalog.values(), key=lambda t: all(c.name in t.primary for c in t.written)):
             self._rows[table.name] = self._judge_rows(table)
+        for name in self._bare:
+            if stays := [table for table in self.tables.fixed if self.evidence.is_after(table, name)]:
+                self._rows[name] = UNDECIDED
+                self.notes[name].append(f"rows of {', '.join(stays)}, which stay, lead to it")
         found = {name: self._draft_table(table) for name, table in self.catalog.items()}
         orphans = [text for name, said in found.items() for text in self._orphans(name, said)]
         self.about += [f"orphans, which need no answer: {'; '.join(orphans)}"] * bool(orphans)
@@ -408,6 +401,7 @@ class Draft:
         parents = [key.parent for key in table.foreign_keys]
         if not content and not (parents and all(parent in self.tables.fixed for parent in parents)):
             self.notes[table.name].append(f"{text}, but have only keys, and columns named like ids")
+            self._bare.append(table.name)
             return ""
         mine, its = ({tuple(row[s.at[key]] for key in keys if key in s.at) for row in s.rows} for s in (first, second))
         contents = {tuple(row[second.at[name]] for name in content) for row in second.rows}
@@ -430,7 +424,7 @@ class Draft:
 
     def _judge_names(self, table: Table) -> str:
         """Return "?" if both databases have the same things, by their names."""
-        samples = self.evidence.samples[table.name]
+        samples, notes = self.evidence.samples[table.name], self.notes[table.name]
         key = next((c.name for c in table.columns.values() if self.evidence.numbers_rows(table, c)), None)
         for column in table.written if key else ():
             one, other = (sample.values(column.name) for sample in samples)
@@ -439,7 +433,7 @@ class Draft:
             if key and len(both) >= max(2, 0.1 * min(len(one), len(other))):
                 ids = [dict(zip(s.values(column.name), s.values(key), strict=True)) for s in samples]
                 same = sum(ids[0][name] == ids[1][name] for name in both)
-                self.notes[table.name].append(
+                notes.append(
                     f"{len(both):,} of {len(other):,} rows have the same {column.name} in both databases, {same:,} of "
                     'them under the same id: one thing under its id ("first"), one under two ids (match), two things, '
                     'or the world of the first ("skip")?'
@@ -447,6 +441,9 @@ class Draft:
                 self.tables.matched[table.name] = (key, [column.name])
                 is_plain = [column.name] in table.uniques or len(table.written) <= 3
                 return "copy" if is_plain and not same else UNDECIDED
+            if len(both - {""}) > 1 and [column.name] not in table.uniques:
+                what = f"{len(both):,} rows of each database with the same {column.name}, such as {shown(max(both))}"
+                notes.append(f"{what}; no key forbids it: taken.{column.name} (what such a name becomes)?")
         return ""
 
     def _draft_table(self, table: Table) -> TableMap:

@@ -46,7 +46,7 @@ _AMOUNT_NAME = re.compile(
     r"cost|points?|score|rank|rating|state|status|flags?|mask|type|kind|slot|size|zone|index|order|position|value|total|"
     r"duration|expires?|enabled|active|percent|color|version|day|month|year|hour|quantity|stack|energy|power|wins?|"
     r"games?|kills?|deaths?|honou?r|race|class|mmr)_?\d*$|(^|_|last|start|min|max|highest|current|player)"
-    r"(bid|paid|void|raid|grid|valid)$|^(max|min|num|total|avg|sum)_|_done_|(^|_)(is|has|can|was)_",
+    r"(acid|bid|druid|fluid|grid|humid|hybrid|liquid|(pre|un)?paid|raid|rapid|solid|(in)?valid|a?void)$|^(max|min|num|total|avg|sum)_|_done_|(^|_)(is|has|can|was)_",
     re.IGNORECASE,
 )
 # things of which an application has a list, often outside of the database
@@ -220,6 +220,22 @@ class Evidence:
                     found.append(Lead(where, nearness(name, where), ends, fills, reach))
         rank = {lead: (lead.near, lead.where[1] != ROWID, lead.fills, lead.reach) for lead in found}
         return sorted(found, key=lambda lead: rank[lead], reverse=True)
+
+    def led_to_rowid(self, table: str) -> Where | None:
+        """Return a column whose numbers lead to the rowid of a table of SQLite."""
+        for name, column in ((each.name, column) for each in self.tables.values() for column in each.columns.values()):
+            where = (name, column.name)
+            if column.kind == "int" and column.name != ROWID and where not in self.ids:
+                leads = self.leads(self.numbers[where], column.name)
+                if leads and leads[0].where == (table, ROWID):
+                    return where
+        return None
+
+    def is_after(self, table: str, other: str) -> bool:
+        """Return whether a column of a table is named after another table, and has its ids."""
+        columns = [(table, column.name) for column in self.tables[table].written]
+        leads = (self.leads(self.numbers[where], where[1], where)[:1] for where in columns if where not in self.ids)
+        return any(lead.near == 3 and lead.where[0] == other for found in leads for lead in found)
 
     def orphans(self, side: int, where: Where, target: Where) -> int:
         """Return how many rows of a database have a number that is no id of the target."""

@@ -36,6 +36,15 @@ _LISTS = ("match", "key", *RULES, "sure")
 # words whose value is one text for each column; the first two are rules, too
 _TEXTS = ("of", "sql", "taken", "own")
 UNDECIDED = "?"
+# comments at the top of a draft
+_TOP = (
+    'rows: "copy", "first" (a row whose key the first database has stays away, and ids stay), or "skip"',
+    "id: positive numbers get the offset.  of: id of a table with match.  sql: an expression; :offset, :of(TABLE, x)",
+    "keep: stays.  none: named like an id, without values in both databases; run refuses when there are some",
+    "sure: looks like another rule, and is right.  ask: undecided",
+    "Read every line, move columns until it is right, then write reviewed = true",
+)
+
 # in expressions: the offset, or that of a group of own, and the id of a table with match
 OFFSET = re.compile(r":offset(?:_(\w+))?\b")
 OF = re.compile(r":of\(\s*([^,()]+?)\s*,\s*((?:[^()]|\([^()]*\))+?)\s*\)")
@@ -296,9 +305,9 @@ def _apart(the_map: Map, name: str, key: ForeignKey) -> Iterator[str]:
 # --- the map as text -------------------------------------------------------------------------------------
 
 
-def as_text(the_map: Map, notes: Mapping[str, Sequence[str]], top: Iterable[str]) -> str:
-    """Return the file of a map, with its *notes* by table as comments; *top*: comments of the whole."""
-    lines = [f"# {_comment(line)}" for line in top]
+def as_text(the_map: Map, notes: Mapping[str, Sequence[str]], about: Iterable[str]) -> str:
+    """Return the file of a map, with its *notes* by table as comments; *about*: comments of the whole."""
+    lines = [f"# {_comment(line)}" for line in (*_TOP, *about)]
     lines += [f"{word} = {json.dumps(value, ensure_ascii=False)}" for word, value in the_map.head.items()]
     for name, said in the_map.tables.items():
         lines += ["", f"[{_key(name)}]", *(f"# {_comment(note)}" for note in notes.get(name, ()))]

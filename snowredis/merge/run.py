@@ -12,7 +12,8 @@ import csv
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from snowredis.merge.databases import MARK, ForeignKey, Progress, database_error
 from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Tables
 from snowredis.merge.evidence import Evidence
-from snowredis.merge.map_file import load_map, problems_of, refusal
+from snowredis.merge.map_file import families, load_map, problems_of, refusal
 from snowredis.merge.translation import Translation, choose_offsets, clashes, obstacles, values_of_none
 
 _MARK_TABLE = (
@@ -36,7 +37,7 @@ _SEEN = 50
 
 
 class Doubt(NamedTuple):
-    """A column of a table whose rule the evidence speaks against; refused before the first row if it *is_strong*."""
+    """Columns of a table whose rule the evidence speaks against; refused before the first row if it *is_strong*."""
 
     table: str
     text: str
@@ -415,31 +416,58 @@ def _write_pairs(translation: Translation, path: Path | None) -> int:
 # --- a second look ---------------------------------------------------------------------------------------
 
 
+class _Against(NamedTuple):
+    """What speaks against the rule of a column, and what to do; *is_strong*: nothing speaks for it."""
+
+    why: str
+    cure: str
+    is_strong: bool = False
+
+
 def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
-    """Yield the columns whose rule in a finished map the evidence speaks against, unless they are sure."""
+    """Yield where the evidence speaks against the rules of a finished map, but for columns that are sure."""
     the_map = translation.map
     matched = {name: (str(column), the_map.tables[name].match) for name, column in the_map.ids.items()}
     tables = Tables(fixed=set(the_map.of("first", "skip")), matched=matched)
     for name in the_map.of("copy", "first"):
         said, table = the_map.tables[name], evidence.tables[name]
-        in_keys = {column for key in table.foreign_keys for column in key.columns}
+        left_out = {*said.lists.get("sure", []), *(column for key in table.foreign_keys for column in key.columns)}
+        weak: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for column in table.written:
-            if column.name in said.lists.get("sure", []) or column.name in in_keys:
-                continue
-            rule, case = said.rule(column.name), Case(evidence, tables, table, column)
-            target, is_only = (case.of_matched(rule) if rule in ("id", "keep") else None) or ("", False)
-            sure = f'write sure = ["{column.name}"]'
-            if target and (count := translation.matched_in(name, column.name, target)):
-                what = f"{count:,} of its values are ids of rows of {target} that stay away (match)"
-                text = f'{column.name} is in {rule}, and {what}: write of.{column.name} = "{target}", or {sure}'
-                yield Doubt(name, text, is_strong=is_only)
-            elif said.rows == "copy" and rule in ("keep", "id", "of"):
-                guess = case.guess()
-                if rule == "keep" and guess.rule in ("id", "of", "ask"):
-                    to = f'write of.{column.name} = "{guess.target}"' if guess.rule == "of" else "move it to id"
-                    yield Doubt(name, f"{column.name} is in keep, and {guess.why}: {to}, or {sure}", guess.is_strong)
-                elif rule != "keep" and guess.rule == "keep":
-                    of_which = "nothing says of which table its values are ids"
-                    nowhere = of_which if case.leads else "its values are ids of no table"
-                    why = f"{guess.why or nowhere}: if it is no id, move it to keep"
-                    yield Doubt(name, f"{column.name} is in {rule}, and {why}; else {sure}", is_strong=False)
+            case, rule = Case(evidence, tables, table, column), said.rule(column.name)
+            against = None if column.name in left_out else _against(translation, case, rule)
+            if against and against.is_strong:
+                yield _doubt(name, rule, against.cure, {against.why: [column.name]}, is_strong=True)
+            elif against:
+                weak[rule, against.cure][against.why].append(column.name)
+        for (rule, cure), reasons in weak.items():
+            yield _doubt(name, rule, cure, reasons, is_strong=False)
+
+
+def _against(translation: Translation, case: Case, rule: str) -> _Against | None:
+    name, column = case.where
+    target, is_only = (case.of_matched(rule) if rule in ("id", "keep") else None) or ("", False)
+    if target and (number := translation.matched_in(name, column, target)):
+        why = f"{number:,} of its values are ids of rows of {target} that stay away (match)"
+        return _Against(why, f'write of.{column} = "{target}"', is_only)
+    if translation.map.tables[name].rows == "skip" or rule not in ("keep", "id", "of"):
+        return None
+    guess = case.guess()
+    if rule == "keep" and guess.rule in ("id", "of", "ask"):
+        cure = f'write of.{column} = "{guess.target}"' if guess.rule == "of" else "move what is an id to id"
+        return _Against(guess.why, cure, guess.is_strong)
+    if rule != "keep" and guess.rule == "keep":
+        of_which = "nothing says of which table its values are ids"
+        nowhere = of_which if case.leads else "its values are ids of no table"
+        return _Against(guess.why or nowhere, "move what is no id to keep")
+    return None
+
+
+def _doubt(name: str, rule: str, cure: str, reasons: Mapping[str, list[str]], *, is_strong: bool) -> Doubt:
+    columns = [column for found in reasons.values() for column in found]
+    (first, _), *more = reasons.items()
+    text = f"{', '.join(families(columns))} {'are' if columns[1:] else 'is'} in {rule}, and {first}"
+    if more:
+        parts = (f"{', '.join(families(found))}: {why}" for why, found in reasons.items())
+        text = f"in {rule} are {'; '.join(parts)}"
+    return Doubt(name, f"{text}: {cure}, or write sure = {json.dumps(columns, ensure_ascii=False)}", is_strong)

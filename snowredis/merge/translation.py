@@ -227,16 +227,16 @@ class Translation:
                 key = str(self.map.ids[name])
                 text = self.second.text(self.column(key))
                 pairs: dict[str, str] = {}
-                found = self.shared_keys(name, self.map.tables[name].match, text, key, compares=True)
+                # by a right match a row is one row of the first: of a wrong one, not all pairs are read
+                most = self.count(name)
+                found = self.shared_keys(name, self.map.tables[name].match, text, key, compares=True, most=most + 1)
                 several = dict[str, None]()
                 for old, _, new in found:
                     if pairs.setdefault(old, str(new)) != str(new):
                         several[old] = None
                 if several:
-                    yield (
-                        f"[{name}] match: {len(several):,} rows of the second database are each several rows of the "
-                        f"first, such as those with {key} {', '.join(list(several)[:_FEW])}: add a column"
-                    )
+                    which = f"such as those with {key} {', '.join(list(several)[:_FEW])}"
+                    yield f"[{name}] match: rows of the second are each several of the first, {which}: add a column"
                 if len(set(pairs.values())) < len(pairs):
                     yield f"[{name}] match: two rows of the second database are one of the first: add a column"
                 self._store(name, pairs)
@@ -275,6 +275,7 @@ class Translation:
         *,
         conditions: Sequence[str] = (),
         compares: bool = False,
+        most: int = 1 << 62,
     ) -> list[tuple[str, int, Any]]:
         """Return the rows of the second database whose key a row of the first has, without keys that are NULL.
 
@@ -284,6 +285,7 @@ class Translation:
             column: of the row of the first that is returned; empty: the first of *key*.
             conditions: for rows of the second.
             compares: whether to look at other columns.
+            most: how many are returned.
 
         Returns:
             (text, 1 if the rows differ in values that stay, the column).
@@ -306,7 +308,7 @@ class Translation:
         given = " AND ".join(f"n.{first.quote(each)} IS NOT NULL" for each in key)
         found = first.rows(
             f"SELECT n.key_, CASE WHEN n.hash_ = {mine} THEN 0 ELSE 1 END, t.{first.quote(column or key[0])} "
-            f"FROM {table.sql} t JOIN {keys} n ON {first.same('t', key, 'n', key)} WHERE {given}"
+            f"FROM {table.sql} t JOIN {keys} n ON {first.same('t', key, 'n', key)} WHERE {given} LIMIT {most}"
         )
         first.run(first.drop_keys)
         return [(str(old), int(differs), value) for old, differs, value in found]

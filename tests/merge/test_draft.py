@@ -313,3 +313,19 @@ def test_times_in_milliseconds_have_no_ids_in_their_high_bits(two: Two, offline:
 def test_tables_of_keys_with_texts_are_not_called_numbers(draft: Callable[..., str]) -> None:
     text = draft("name TEXT, n INTEGER, PRIMARY KEY (name, n)", lambda _: (f"'key{i}', {i}" for i in range(20)))
     assert "20 of 20 rows are the same in both databases, but have only keys, and columns named like ids" in text
+
+
+def test_names_that_both_databases_have_are_said_without_a_key_that_forbids_them(draft: Callable[..., str]) -> None:
+    def rows(side: str) -> Iterable[str]:
+        for i in range(1, 61):
+            yield f"{i}, '{'both' if i < 4 else side} {i}', 'h{i}'"
+
+    text = draft("id INTEGER PRIMARY KEY, name TEXT, avoid INT", rows)
+    assert "3 rows of each database with the same name, such as 'both 3'; no key forbids it: taken.name" in text
+
+
+def test_an_english_word_that_ends_in_id_is_not_the_name_of_an_id(draft: Callable[..., str]) -> None:
+    text = draft(
+        "id INTEGER PRIMARY KEY, name TEXT, avoid INT", lambda s: (f"{i}, '{s}{i}', {i}" for i in range(1, 61))
+    )
+    assert '"avoid"' not in next(line for line in text.splitlines() if line.startswith("id "))
