@@ -12,7 +12,6 @@ from snowredis.core.as_json import to_json
 from snowredis.core.decoded import decoded
 from snowredis.core.presets import resolve_layout
 from snowredis.core.text import bits_of, moment_ms, parse
-from snowredis.errors import InvalidId
 
 LAYOUTS = ["default", "twitter", "js-safe", "game", "41/region:2,business:4/2/6/4;gene_bits=4"]
 
@@ -36,11 +35,6 @@ def test_an_id_past_the_year_9999_has_neither_a_time_nor_a_friendly_form() -> No
     assert to_json(found)["time"] is None
     assert "friendly" not in found.forms
     assert "hex" in found.forms
-
-
-def test_what_is_no_id_is_refused() -> None:
-    with pytest.raises(InvalidId):
-        decoded(resolve_layout("default"), -1, "decimal")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from snowredis.core.lanes import (
     RenewLease,
     UseTick,
     Wait,
-    closest_fit,
     decide,
 )
 from snowredis.settings import SETTINGS
@@ -34,10 +33,6 @@ def used(*opens: int, current: int = 0) -> Lanes:
     return Lanes(opens, (True,) * len(opens), current)
 
 
-def test_a_clock_that_goes_on_gets_its_tick() -> None:
-    assert decide(used(100), 105.5, FAR, 1, rules()) == UseTick(0, 105)
-
-
 def test_a_used_up_tick_borrows_ticks_up_to_the_bound() -> None:
     ahead = rules(max_ahead_ms=50)
     assert decide(used(101), 100.0, FAR, 1, ahead) == UseTick(0, 101)
@@ -49,10 +44,6 @@ def test_a_used_up_tick_borrows_ticks_up_to_the_bound() -> None:
 def test_a_larger_step_back_takes_the_namespace_that_fits_closest() -> None:
     lanes = Lanes((1000, 300, 500, 900), (True, False, False, False), 0)
     assert decide(lanes, 600.0, FAR, 1, rules()) == UseTick(2, 600)
-
-
-def test_of_namespaces_that_fit_alike_the_first_is_taken() -> None:
-    assert closest_fit(Lanes((1000, 0, 0, 0), (True, False, False, False), 0), 600) == 1
 
 
 def test_when_no_namespace_fits_another_worker_id_is_wanted() -> None:

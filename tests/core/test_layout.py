@@ -6,9 +6,8 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -207,12 +206,6 @@ def test_a_sum_over_63_always_says_the_sum_and_how_long_the_timestamp_lasts(
     assert " last " in message
 
 
-def test_63_bits_fit_and_64_do_not() -> None:
-    assert Layout(sequence_bits=10).total_bits == 63
-    assert "= 64 bits" in refusal(sequence_bits=11)
-    assert "remove 1 bit" in refusal(sequence_bits=11)
-
-
 # -- ticks and times --------------------------------------------------------------------------------------
 
 
@@ -229,16 +222,6 @@ def test_ticks_before_the_epoch_are_negative() -> None:
     layout = Layout(tick_ms=10)
     assert [layout.tick_at(EPOCH + ms) for ms in (-11, -10, -1, 0, 9, 10)] == [-2, -1, -1, 0, 0, 1]
     assert [layout.first_tick_from(EPOCH + ms) for ms in (-11, -10, -1, 0, 1, 10)] == [-1, -1, 0, 0, 1, 1]
-
-
-@given(any_layout())
-def test_the_figures_of_a_layout_agree_with_each_other(layout: Layout) -> None:
-    assert layout.end_ms == layout.ms_at(layout.max_tick + 1)
-    assert layout.lifetime_years == pytest.approx((layout.end_ms - layout.epoch_ms) / (365.25 * 86_400_000))
-    assert layout.ids_per_second == pytest.approx(layout.sequences / (layout.tick_ms / 1000))
-    assert layout.sequence_step == (layout.workers if layout.worker_last else 1)
-    assert layout.total_bits == sum(bits for _, bits in layout.fields)
-    assert layout.end is None or layout.end == utc_from_ms(layout.end_ms)
 
 
 def test_times_past_the_year_9999_are_refused_and_an_end_there_is_none() -> None:
@@ -265,16 +248,6 @@ def test_decode_gives_back_what_compose_was_given(case: Any) -> None:
     assert 0 <= an_id < 1 << layout.total_bits <= 1 << 63
     parts = layout.decode(an_id)
     assert parts == Parts(timestamp_ms=layout.ms_at(fields["tick"]), **fields)
-
-
-@given(any_layout(), st.data())
-def test_every_number_within_the_width_is_an_id_and_composes_back_to_itself(
-    layout: Layout, data: st.DataObject
-) -> None:
-    an_id = data.draw(st.integers(0, (1 << layout.total_bits) - 1))
-    parts = layout.decode(an_id)
-    fields = {name: getattr(parts, name) for name in ("tick", "datacenter", "backup", "worker", "sequence")}
-    assert layout.compose(**fields) == an_id
 
 
 @given(layout_and_fields(count=2))
@@ -349,13 +322,6 @@ def test_decode_refuses_bits_above_a_narrow_layout() -> None:
     assert f"{2**53} has 54 bits, but the layout {layout} has only 53" in str(caught.value)
 
 
-def test_decoded_parts_have_an_aware_time_in_utc() -> None:
-    parts = Layout().decode(Layout().compose(tick=1234, worker=7))
-    assert parts.time == datetime(2025, 1, 1, 0, 0, 1, 234000, tzinfo=UTC)
-    assert parts.time.tzinfo is UTC
-    assert (parts.worker, parts.tick, parts.timestamp_ms) == (7, 1234, EPOCH + 1234)
-
-
 # -- time windows -----------------------------------------------------------------------------------------
 
 
@@ -377,23 +343,6 @@ def test_a_range_cuts_any_layout_where_the_time_does(layout: Layout, data: st.Da
         if 0 <= an_id < 1 << layout.total_bits:
             inside = start_ms <= layout.decode(an_id).timestamp_ms < end_ms
             assert inside == (low <= an_id < high)
-
-
-@given(st.integers(-2_000_000, 13_000_000), st.integers(0, 3000))
-def test_datetimes_cut_with_microseconds_in_any_time_zone(start_us: int, length_us: int) -> None:
-    zone = timezone(timedelta(hours=5, minutes=45))
-    start = datetime(2025, 1, 1, 5, 45, tzinfo=zone) + timedelta(microseconds=start_us)
-    end = start + timedelta(microseconds=length_us)
-    low, high = TINY.id_range(start, end)
-    within = [an_id for an_id in range(256) if start <= TINY.decode(an_id).time < end]
-    assert within == list(range(low, high))
-
-
-def test_adjacent_windows_share_no_id_and_leave_none_out() -> None:
-    edges = [datetime(2026, 3, day, tzinfo=UTC) for day in range(1, 10)]
-    ranges = [Layout().id_range(*window) for window in pairwise(edges)]
-    assert all(left[1] == right[0] for left, right in pairwise(ranges))
-    assert all(low < high for low, high in ranges)
 
 
 def test_a_window_is_cut_at_the_epoch_and_at_the_end_of_the_layout() -> None:
@@ -466,14 +415,6 @@ def test_every_preset_can_be_described(name: str) -> None:
         assert (field in picture[1]) == (bits > 0)
     assert f"{layout.workers:,}" in text
     assert f"{layout.end.year}-" in text
-
-
-def test_a_layout_of_time_alone_that_outlives_the_calendar_can_be_described() -> None:
-    text = Layout(timestamp_bits=60, backup_bits=0, worker_bits=0, sequence_bits=0, tick_ms=60_000).describe()
-    assert "| always 0 | timestamp |" in text
-    assert "| 63-60    | 59-0      |" in text
-    assert "past the year 9999" in text
-    assert "0.0166666666667 per second and worker, 1 at once" in text
 
 
 def test_values_in_messages_stay_short() -> None:

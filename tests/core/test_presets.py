@@ -25,6 +25,9 @@ NAMES = (
     "sonyflake-v2", "discord", "instagram", "js-safe", "game", "game-shards",
 )  # fmt: skip
 CHINA = ZoneInfo("Asia/Shanghai")
+SONYFLAKE = 1234 << 24 | 200 << 16 | 0xBEEF
+# the example of Instagram's article: 1387263000 ms, shard 31341 % 2000, sequence 5001 % 1024
+INSTAGRAM = 1387263000 << 64 - 41 | 1341 << 64 - 41 - 13 | 5001 % 1024
 
 
 # -- the mapping ------------------------------------------------------------------------------------------
@@ -78,76 +81,56 @@ def test_every_preset_says_where_it_comes_from(name: str) -> None:
 # -- the presets against what is known of their systems ----------------------------------------------------
 
 
-def test_a_tweet_decodes_to_the_time_that_twitter_shows() -> None:
-    parts = layouts["twitter"].decode(1541815603606036480)
-    assert parts.time == datetime(2022, 6, 28, 16, 7, 40, 105000, tzinfo=UTC)
-    assert parts.datacenter << 5 | parts.worker == 378
-    assert parts.sequence == 0
+# an id, the time and the fields that its system shows for it
+PUBLISHED = [
+    ("twitter", 1541815603606036480, datetime(2022, 6, 28, 16, 7, 40, 105000, tzinfo=UTC), (11, 26, 0)),
+    # one worker field of ten bits
+    ("leaf", 1541815603606036480, datetime(2022, 6, 28, 16, 7, 40, 105000, tzinfo=UTC), (0, 378, 0)),
+    # the example of JD's article: tick 1
+    ("jd", 4198401, datetime(2015, 2, 1, 0, 0, 0, 1000, tzinfo=CHINA), (0, 1, 1)),
+    # ticks of 10 ms; the machine is in the lowest 16 bits
+    ("sonyflake", SONYFLAKE, datetime(2014, 9, 1, 0, 0, 12, 340000, tzinfo=UTC), (0, 0xBEEF, 200)),
+    ("sonyflake-v2", SONYFLAKE, datetime(2025, 1, 1, 0, 0, 12, 340000, tzinfo=UTC), (0, 0xBEEF, 200)),
+    ("discord", 105484726235607040, datetime(2015, 10, 19, 1, 58, 38, 546000, tzinfo=UTC), (0, 11, 0)),
+    # the example of Discord's API reference
+    ("discord", 175928847299117063, datetime(2016, 4, 30, 11, 18, 25, 796000, tzinfo=UTC), (1, 0, 7)),
+    ("uid-generator", 0, datetime(2016, 5, 20, tzinfo=CHINA), (0, 0, 0)),
+    ("shardingsphere", 0, datetime(2016, 11, 1, tzinfo=CHINA), (0, 0, 0)),
+    ("instagram", INSTAGRAM, None, (0, 1341, 905)),
+]
 
 
-def test_the_jd_articles_example_is_tick_1_machine_1_sequence_1() -> None:
-    parts = layouts["jd"].decode(4198401)
-    assert (parts.tick, parts.worker, parts.sequence) == (1, 1, 1)
-    assert parts.timestamp_ms == 1422720000001
-    assert parts.time.astimezone(CHINA).isoformat() == "2015-02-01T00:00:00.001000+08:00"
+@pytest.mark.parametrize(("name", "an_id", "time", "fields"), PUBLISHED)
+def test_an_id_of_another_system_is_decoded_as_that_system_shows_it(
+    name: str, an_id: int, time: datetime | None, fields: tuple[int, int, int]
+) -> None:
+    parts = layouts[name].decode(an_id)
+    assert (parts.datacenter, parts.worker, parts.sequence) == fields
+    assert time is None or parts.time == time
 
 
-def test_jd_seconds_has_four_million_machines_with_1024_ids_a_second_for_68_years() -> None:
-    layout = layouts["jd-seconds"]
-    assert (layout.workers, layout.ids_per_second, layout.epoch_ms) == (2**22, 1024, 1422720000000)
-    assert round(layout.lifetime_years) == 68
+# workers, ids of one tick, ms of a tick, when it ends
+SIZES = {
+    "jd-seconds": (2**22, 1024, 1000, "2083"),
+    "shardingsphere": (1024, 4096, 1, "2086"),
+    # to the second that its own documentation gives
+    "uid-generator": (2**22, 8192, 1000, "2024-11-20T13:24:16"),
+    "sonyflake": (2**16, 256, 10, "2188"),
+    # the article's 20 bits of server, and a burst of 65,536
+    "game": (2**20, 65_536, 10_000, "2067"),
+}
 
 
-def test_leaf_has_twitters_epoch_and_one_worker_field_of_ten_bits() -> None:
-    assert layouts["leaf"].epoch_ms == layouts["twitter"].epoch_ms == 1288834974657
-    assert layouts["leaf"].decode(1541815603606036480).worker == 378
+@pytest.mark.parametrize("name", SIZES)
+def test_a_preset_is_as_large_as_its_source_says(name: str) -> None:
+    layout, (*numbers, end) = layouts[name], SIZES[name]
+    assert [layout.workers, layout.sequences, layout.tick_ms] == numbers
+    assert layout.end.isoformat().startswith(end)
 
 
-def test_shardingsphere_counts_from_midnight_in_china_and_ends_in_2086() -> None:
-    layout = layouts["shardingsphere"]
-    assert layout.ms_at(0) == datetime(2016, 11, 1, tzinfo=CHINA).timestamp() * 1000
-    assert layout.end.year == 2086
-    assert (layout.workers, layout.sequences) == (1024, 4096)
-    assert str(int(datetime(2016, 11, 1, tzinfo=UTC).timestamp() * 1000)) in preset_source("shardingsphere")
-
-
-def test_uid_generator_ends_at_the_second_that_its_own_documentation_gives() -> None:
-    layout = layouts["uid-generator"]
-    assert layout.end.astimezone(CHINA) == datetime(2024, 11, 20, 21, 24, 16, tzinfo=CHINA)
-    assert layout.decode(layout.compose(tick=0)).time.astimezone(CHINA) == datetime(2016, 5, 20, tzinfo=CHINA)
-    assert (layout.workers, layout.sequences, layout.tick_ms) == (2**22, 8192, 1000)
-
-
-def test_sonyflake_keeps_the_machine_in_the_lowest_16_bits_and_lasts_174_years() -> None:
-    layout = layouts["sonyflake"]
-    parts = layout.decode(1234 << 24 | 200 << 16 | 0xBEEF)
-    assert (parts.tick, parts.sequence, parts.worker) == (1234, 200, 0xBEEF)
-    assert parts.time == datetime(2014, 9, 1, 0, 0, 12, 340000, tzinfo=UTC)
-    assert round(layout.lifetime_years) == 174
-    newer = layouts["sonyflake-v2"].decode(1234 << 24 | 200 << 16 | 0xBEEF)
-    assert (newer.tick, newer.sequence, newer.worker) == (1234, 200, 0xBEEF)
-    assert newer.time == datetime(2025, 1, 1, 0, 0, 12, 340000, tzinfo=UTC)
-
-
-def test_a_discord_id_decodes_to_the_time_that_its_users_know() -> None:
-    parts = layouts["discord"].decode(105484726235607040)
-    assert parts.time == datetime(2015, 10, 19, 1, 58, 38, 546000, tzinfo=UTC)
-    # 175928847299117063 is the example of Discord's API reference
-    parts = layouts["discord"].decode(175928847299117063)
-    assert parts.time == datetime(2016, 4, 30, 11, 18, 25, 796000, tzinfo=UTC)
-    assert (parts.datacenter, parts.worker, parts.sequence) == (1, 0, 7)
-    assert f"{layouts['discord'].end:%Y-%m-%d}" in preset_source("discord")
-
-
-def test_an_instagram_id_decodes_to_the_second_that_instagram_shows() -> None:
-    layout = layouts["instagram"]
-    assert layout.decode(2384288897814875714).time.replace(microsecond=0) == datetime(
-        2020, 8, 26, 13, 43, 27, tzinfo=UTC
-    )
-    # the example of Instagram's article: 1387263000 ms, shard 31341 % 2000, sequence 5001 % 1024
-    parts = layout.decode(1387263000 << (64 - 41) | 1341 << (64 - 41 - 13) | 5001 % 1024)
-    assert (parts.tick, parts.worker, parts.sequence) == (1387263000, 1341, 905)
-    assert f"{layout.end:%Y-%m-%d}" in preset_source("instagram")
+def test_the_source_of_a_preset_names_the_day_of_its_end() -> None:
+    for name in ("discord", "instagram"):
+        assert f"{layouts[name].end:%Y-%m-%d}" in preset_source(name)
 
 
 def test_js_safe_ids_stay_below_2_to_the_53_for_decades_with_64_workers_at_least() -> None:
@@ -160,13 +143,6 @@ def test_js_safe_ids_stay_below_2_to_the_53_for_decades_with_64_workers_at_least
     assert layout.workers >= 64
     assert layout.namespaces >= 2
     assert layout.lifetime_years > 40
-
-
-def test_game_has_the_articles_20_bits_of_server_and_a_burst_of_65536_for_42_years() -> None:
-    layout = layouts["game"]
-    assert (layout.workers, layout.sequences, layout.tick_ms) == (2**20, 65_536, 10_000)
-    assert round(layout.lifetime_years, 1) == 42.5
-    assert layout.end.year == 2067
 
 
 # -- what a setting may say -------------------------------------------------------------------------------

@@ -242,7 +242,6 @@ _OUTAGE_CUT = "math.min(capped + outage, pool.ends)"
 _EARLIEST = "math.max(now, is_unknown and pool.top or latest, pool.floor, outage > 0 and pool.outage_floor or 0)"
 _ABOVE = "if lowest_id(signature, start) < lowest_id(v[1], ends) then"
 _BEYOND = "'(' .. latest_end, '+inf', 'LIMIT', 0, AT_ONCE)"
-_LOST = "elseif pool.created and without == 'lost' and"
 _ONCE = "local at = has_end and pool.ends or earliest"
 
 RULES: dict[str, Rule] = {

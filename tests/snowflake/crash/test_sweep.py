@@ -160,16 +160,6 @@ def test_nothing_is_kept_open_and_a_closed_generator_leaves_no_file(
     assert files_in(records) == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_closed_generator_needs_no_room_in_the_file_system(server: RedisServer, pool: str, records: Path) -> None:
-    maps = Path("/proc/self/maps")
-    with connect(server.url, pool) as ids:
-        ids.claim()
-        assert str(records) in maps.read_text()
-    # no removed file is mapped either
-    assert str(records) not in maps.read_text()
-
-
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="becomes another user")
 def test_a_process_that_became_another_user_leaves_a_record_without_a_lease(
     server: RedisServer, pool: str, records: Path
@@ -448,28 +438,6 @@ def test_other_files_in_the_directory_are_left_alone(records: Path) -> None:
     sweep.disown()
     # only that of a process that has ended for certain
     assert files_in(records) == sorted(each for each in kept if each != kept[1])
-
-
-def test_a_look_sees_every_death(records: Path, server: RedisServer, pool: str) -> None:
-    with contextlib.closing(RedisStore(server.url, config_of(pool))) as store:
-        dead, looked = sweep.DeadProcesses(store), []
-
-        def talk(*sweeps: object) -> int:
-            looked.append(sweeps)
-            return 0
-
-        dead.release(8, talk)
-        with holder(server.url, pool) as process:
-            dead.release(8, talk)
-            assert not looked
-            process.kill()
-        for only_next in (False, True):
-            dead.release(8, talk, only_next=only_next)
-        assert len(looked) == 2
-        (file,) = files_in(records)
-        file.unlink()
-        dead.release(8, talk)
-        assert len(looked) == 2
 
 
 def test_a_process_whose_pool_has_other_lanes_leaves_the_record_alone(

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import snowredis
 from snowredis.core.layout import Layout
@@ -72,22 +70,6 @@ def test_ids_of_one_tick_count_up_and_then_the_next_tick_begins(pool: MemoryPool
     assert made == sorted(set(made))
     sequences = [ids.decode(an_id).sequence for an_id in made]
     assert sequences == [*range(1024), *range(476)]
-
-
-@pytest.mark.parametrize("preset", ["twitter", "jd", "jd-seconds", "sonyflake", "discord", "js-safe", "game"])
-def test_every_preset_makes_ids_that_decode_to_their_worker(pool: MemoryPool, clock: ManualClock, preset: str) -> None:
-    layout = snowredis.layouts[preset]
-    datacenter = layout.datacenters - 1
-    ids = [pool.connect(layout=preset, datacenter=datacenter) for _ in range(3)]
-    made: list[int] = []
-    for _ in range(5):
-        for worker, generator in enumerate(ids):
-            batch = generator.next_ids(5)
-            assert {layout.decode(i).worker for i in batch} == {worker}
-            assert {layout.decode(i).datacenter for i in batch} == {datacenter}
-            made += batch
-        clock.advance(layout.tick_ms)
-    assert len(set(made)) == len(made)
 
 
 def test_the_first_id_of_a_layout_that_begins_now_is_not_zero(clock: ManualClock) -> None:
@@ -172,12 +154,6 @@ def test_fill_refuses_memory_that_is_gone(pool: MemoryPool, released: Any) -> No
     released.release() if isinstance(released, memoryview) else released.close()
     with pytest.raises(snowredis.ConfigError, match=r"fill\(\) needs a buffer"):
         pool.connect().fill(released)
-
-
-def test_a_shape_without_elements_is_filled_with_nothing(pool: MemoryPool) -> None:
-    ids = pool.connect()
-    ids.fill(memoryview(bytearray(8)).cast("q", (1, 1))[0:0])
-    assert (ids.ids_made, ids.lease) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -268,39 +244,6 @@ def test_a_clock_that_catches_up_again_stays_in_its_namespace(pool: MemoryPool, 
     assert len(set(made)) == len(made)
 
 
-def test_wait_policy_waits(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect(clock_policy="wait", max_wait_ms=2_000)
-    first = ids.next_id()
-    clock.step(-1_900)
-    assert ids.next_id() > first
-    clock.step(-3_000)
-    with pytest.raises(snowredis.ClockMovedBack):
-        ids.next_id()
-
-
-def test_ids_go_on_ahead_of_a_clock_that_went_back(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect(max_ahead_ms=500)
-    first = ids.next_id()
-    clock.step(-400)
-    before = clock.monotonic()
-    made = ids.next_ids(3000)
-    assert made[0] > first
-    assert clock.monotonic() - before < 0.01
-
-
-def test_exhausted_ticks_are_borrowed_and_paid_back(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect(max_ahead_ms=20)
-    before = clock.monotonic()
-    made = ids.next_ids(1024 * 20)
-    assert clock.monotonic() == before
-    made += ids.next_ids(1024 * 10)
-    assert clock.monotonic() >= before + 0.0089
-    clock.advance(100)
-    made += ids.next_ids(10)
-    assert made == sorted(set(made))
-    assert ids.decode(made[-1]).timestamp_ms == clock.time_ns() // 1_000_000
-
-
 def test_a_clock_that_jumps_far_ahead_is_starved_and_recovers(pool: MemoryPool, clock: ManualClock) -> None:
     ids = pool.connect()
     before = ids.next_id()
@@ -310,23 +253,6 @@ def test_a_clock_that_jumps_far_ahead_is_starved_and_recovers(pool: MemoryPool, 
     assert caught.value.offset_ms == pytest.approx(3_600_000, abs=100)
     clock.step(-3_600_000)
     assert ids.next_id() > before
-
-
-def test_a_clock_that_is_nearly_too_far_ahead_gets_short_reservations(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect()
-    ids.next_id()
-    # ttl and max_clock_lead, but for 50 ms
-    clock.step(32_450)
-    made = [ids.next_id()]
-    for _ in range(3):
-        clock.advance(60)
-        made.append(ids.next_id())
-    assert made == sorted(set(made))
-    clock.step(60)
-    clock.advance(60)
-    with pytest.raises(snowredis.ClockSkewed) as caught:
-        ids.next_id()
-    assert caught.value.offset_ms >= caught.value.limit_ms
 
 
 def test_a_clock_behind_redis_is_harmless(pool: MemoryPool, clock: ManualClock) -> None:
@@ -580,15 +506,6 @@ def test_generators_refuse_to_be_copied(pool: MemoryPool) -> None:
             attempt(ids)
 
 
-def test_repr_says_pool_and_worker(pool: MemoryPool) -> None:
-    ids = pool.connect(pool="orders")
-    assert "no worker id yet" in repr(ids)
-    ids.next_id()
-    assert "worker 0" in repr(ids)
-    ids.close()
-    assert "closed" in repr(ids)
-
-
 def test_a_suspended_generator_holds_nothing_and_claims_anew_when_it_is_resumed(pool: MemoryPool) -> None:
     ids, other = pool.connect(layout=TWO_WORKERS), pool.connect(layout=TWO_WORKERS)
     made = [ids.next_id()]
@@ -643,50 +560,6 @@ def test_another_layout_in_the_same_pool_is_refused_saying_the_difference(pool: 
         pool.connect(pool="p", layout="twitter")
 
 
-@settings(max_examples=60)
-@given(
-    steps=st.lists(
-        st.one_of(
-            st.tuples(st.just("advance"), st.integers(0, 40_000)),
-            st.tuples(st.just("step"), st.integers(-60_000, 5_000)),
-            st.tuples(st.just("make"), st.integers(1, 3_000)),
-            st.tuples(st.just("close"), st.just(0)),
-        ),
-        max_size=30,
-    ),
-    policy=st.sampled_from(["backup", "wait"]),
-    limits=st.sampled_from(
-        [{}, {"max_wait_ms": 0}, {"max_ahead_ms": 1_000}, {"max_wait_ms": 0, "max_ahead_ms": 1_000}]
-    ),
-    layout=st.sampled_from(
-        [Layout(worker_bits=1), Layout(worker_bits=1, tick_ms=10, backup_bits=1), Layout(worker_bits=2)]
-    ),
-)
-def test_three_processes_never_make_one_id_whatever_happens(
-    steps: list[tuple[str, int]], policy: str, limits: dict[str, int], layout: Layout
-) -> None:
-    clock = ManualClock()
-    pool = memory_pool(clock=clock)
-    options: dict[str, Any] = {"layout": layout, "clock_policy": policy, **limits}
-    fleet = [pool.connect(**options) for _ in range(3)]
-    made: list[int] = []
-    for number, (what, amount) in enumerate(steps):
-        turn = number % 3
-        if what == "advance":
-            clock.advance(amount)
-        elif what == "step":
-            clock.step(amount)
-        elif what == "close":
-            fleet[turn].close()
-            fleet[turn] = pool.connect(**options)
-        else:
-            try:
-                made += fleet[turn].next_ids(amount)
-            except snowredis.SnowredisError:
-                continue
-    assert len(set(made)) == len(made)
-
-
 class FrozenClock(SystemClock):
     """The time of a test that has frozen it, as time-machine does."""
 
@@ -712,22 +585,6 @@ def test_a_clock_that_stands_still_is_said_when_its_ids_are_used_up(server: Redi
         clock.frozen_ns += 1_000_000
         made.append(ids.next_id())
         assert len(set(made)) == 1025
-
-
-def test_what_the_clock_did_under_another_lease_is_not_reported_again(clock: ManualClock) -> None:
-    ids = memory_pool(clock=clock).connect(clock=clock)
-    ids.next_id()
-    clock.step(-5_000)
-    ids.next_id()
-    assert ids._lifecycle.renewals.stats().clock_backs == 1
-    ids.suspend()
-    ids.resume()
-    ids.next_id()
-    assert ids._lifecycle.renewals.stats().clock_backs == 0
-    assert sum(ids.counts.clock_backs.values()) == 1
-    clock.step(-5_000)
-    ids.next_id()
-    assert ids._lifecycle.renewals.stats().clock_backs == 1
 
 
 def test_a_with_block_claims_at_its_begin_and_leaves_nothing_if_that_fails(tmp_path: Path) -> None:

@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.cli import main
 from snowredis.core.layout import Layout
 from snowredis.errors import LeaseExpired, SnowredisError, StoreUnavailable
-from snowredis.monitor.conditions import status_of
-from snowredis.monitor.pool import Snapshot
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.lease import context
 from snowredis.snowflake.protocol.pool_config import PoolConfig
@@ -284,35 +281,6 @@ def test_without_an_outage_reserve_ids_end_with_the_ordinary_reservation() -> No
         fleet.clock.step(-10_000)
         assert fleet.make(ids) <= OUT
     assert not ids.in_outage_lane
-
-
-def test_those_who_look_see_that_processes_make_ids_after_a_loss(
-    own_server: RedisServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings: dict[str, Any] = {"ttl_ms": 2_000, "max_clock_lead_ms": 100, "failover_slack_ms": 100}
-    config = PoolConfig(name="seen", outage_reserve_ms=60_000, **settings)
-    pool = snowredis.WorkerPool(own_server.url, "seen")
-    pool.create(config)
-    options: dict[str, Any] = {"ttl": 2, "max_clock_lead": 0.1, "failover_slack": 0.1, "outage_reserve": 60.0}
-    with snowredis.connect(own_server.url, pool="seen", **options) as ids:
-        ids.next_id()
-        own_server.kill()
-        time.sleep(3.5)
-        own_server.start()
-
-        def settled() -> Snapshot | None:
-            snapshot = pool.snapshot()
-            early = snapshot.info.now_ms - snapshot.info.raised_ms < 700
-            return None if early or snapshot.living else snapshot
-
-        snapshot = eventually(settled, "a refused renewal", ignored=(snowredis.PoolNotFound,))
-        assert snapshot is not None
-        assert snapshot.makes_ids
-        assert [each.code for each in status_of(snapshot).conditions] == ["floor"]
-        main(["workers", "--url", own_server.url, "--pool", "seen"])
-        assert "workers with an outage lane go on without a pause" in capsys.readouterr().out
-        ids.next_id()
-        assert ids.in_outage_lane
 
 
 # --- a real server ----------------------------------------------------------------------------------

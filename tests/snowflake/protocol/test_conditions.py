@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from snowredis.snowflake.protocol.replies import Granted, LossReason, Renewed, Seen, Settling
+from snowredis.snowflake.protocol.replies import Granted, Renewed, Settling
 from tests.lab.simulation.pool_faults import AtTheServer
 from tests.lab.simulation.redis_model import RedisModel
 from tests.snowflake.protocol.simulated import SimPool
@@ -28,34 +26,6 @@ def test_a_claim_repeated_after_a_loss_is_not_answered_from_the_record_before_it
     assert isinstance(again, Granted)
     # above all that the first answer allowed
     assert min(again.terms.lanes_ms) >= holder.until_ms
-
-
-def test_each_claim_that_is_granted_starts_a_chain_with_another_name(place: SimPool) -> None:
-    holder = place.holder()
-    names = []
-    for _ in range(3):
-        holder.claim()
-        names.append(holder.terms.renewal_id)
-        # the same token, and the same clock
-        place.stage.wait(1)
-    place.stage.wait(place.config.ttl_ms + 1)
-    names.append(holder.claim().terms.renewal_id)
-    assert len(set(names)) == 4
-
-
-@pytest.mark.parametrize("behind_ms", [0, 500])
-def test_who_was_granted_a_worker_id_later_is_told_without_a_clock(place: SimPool, behind_ms: int) -> None:
-    """The marks tell; the clock of the server may be behind when it grants the later claim."""
-    one, _ = place.holder().claim(), place.holder().claim()
-    copy = replace(one)
-    one.release()
-    place.stage.wait(behind_ms + 20)
-    place.stage.master.offset_us = -behind_ms * 1000
-    heir = place.holder().claim()
-    assert heir.worker == one.worker
-    place.restart()
-    assert copy.lost().reason == LossReason.REASSIGNED
-    assert isinstance(heir.ask_renew(), Renewed)
 
 
 def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place: SimPool) -> None:
@@ -87,18 +57,6 @@ def test_more_marks_out_of_reach_than_one_claim_looks_at_do_not_hide_the_others(
             granted += 1
     # one claim sees none but those, and the next one looks at others
     assert granted >= 65
-
-
-def test_a_renewal_never_moves_the_end_of_a_lease_back(place: SimPool) -> None:
-    """If it moved back with a server's clock, the worker id would be leased again too early."""
-    one, other = place.holder().claim(), place.holder().claim()
-    lease_end_ms = place.now_ms() + place.config.ttl_ms
-    place.stage.master.offset_us = -place.config.failover_slack_ms * 1000
-    assert isinstance(one.ask_renew(), Renewed)
-    place.stage.wait(lease_end_ms - 1 - place.now_ms())
-    assert isinstance(other.ask_renew(), Renewed)
-    assert not isinstance(place.holder().ask_claim(), Granted)
-    assert one.seen != Seen()
 
 
 # --- another pool of the same name at the address -----------------------------------------------------

@@ -211,17 +211,6 @@ def test_a_refused_holder_keeps_its_outage_lane_if_the_worker_id_was_taken_from_
     assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, True)
 
 
-def test_a_refused_holder_loses_its_outage_lane_if_another_was_the_holder_before(pool: Place) -> None:
-    """Two were the holder since: the record does not say whether a copy of this one gave the lane back."""
-    first, second = lost_to_another(pool)
-    pool.elapse(TTL_MS + SLACK_MS)
-    others = [pool.holder().claim() for _ in range(4)]
-    assert second.worker in [other.worker for other in others]
-    for holder, keeps in ((first, False), (second, True)):
-        answer = holder.lost()
-        assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, keeps)
-
-
 @pytest.mark.parametrize("claimed", [False, True], ids=["available", "claimed again"])
 def test_a_copy_whose_worker_id_was_released_loses_its_outage_lane(pool: Place, claimed: bool) -> None:
     """The lane went back whole, so another process may have it."""
@@ -234,14 +223,6 @@ def test_a_copy_whose_worker_id_was_released_loses_its_outage_lane(pool: Place, 
     assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, False)
     # the next holder begins where the lease that was released ends, so nothing was rolled back
     assert answer.alarm is None
-
-
-def test_a_copy_that_renewed_later_loses_its_outage_lane(pool: Place) -> None:
-    one = pool.holder().claim()
-    copy = replace(one)
-    one.ask_renew()
-    answer = copy.lost()
-    assert (answer.reason, answer.keeps_lane) == (LossReason.COPIED, False)
 
 
 def test_a_copy_whose_claim_was_repeated_after_its_end_raises_no_alarm(stepped: Place) -> None:
