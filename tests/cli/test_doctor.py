@@ -174,13 +174,6 @@ def test_an_old_redis_and_a_failed_snapshot_are_errors(own: RedisServer) -> None
     assert "snapshots (60 1)" in checks._persistence({"aof_enabled": 0}, own.client()).text
 
 
-def test_two_pools_with_the_defaults_are_no_problem(offline: Cli, own: RedisServer) -> None:
-    for name in ("orders", "invoices"):
-        make(own, name)
-    code, findings = found(offline, own)
-    assert (code, bad(findings)) == (0, [])
-
-
 def test_a_pool_that_is_not_there_is_an_error(offline: Cli, own: RedisServer) -> None:
     code, findings = found(offline, own, "--pool", "nothing-here")
     assert code == 9
@@ -193,15 +186,6 @@ def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pyte
     assert checks._clock(own.client(), "orders").level == "critical"
     monkeypatch.setattr(checks, "server_now_ms", lambda client, key: real(client, key) + 900)
     assert checks._clock(own.client(), "orders").level == "warning"
-
-
-def test_the_exit_codes_are_those_that_the_help_says(offline: Cli) -> None:
-    from snowredis.cli.exit_codes import ExitCode
-
-    text = " ".join(offline("doctor", "--help").out.split())
-    assert f"with {ExitCode.ERROR:d} if there are warnings" in text
-    assert f"with {ExitCode.REDIS_UNAVAILABLE:d} if Redis does not answer" in text
-    assert f"with {ExitCode.FOUND_ERRORS:d} if there are critical problems" in text
 
 
 def test_crash_records_that_cannot_be_made_are_a_warning_unless_a_person_switched_them_off(

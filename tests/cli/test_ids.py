@@ -69,12 +69,6 @@ def test_the_form_can_be_said(offline: Cli) -> None:
         assert str(snowredis.parse(text, form)) in offline("decode", text, "--format", form).out
 
 
-def test_readings_that_the_layout_has_no_bits_for_do_not_count(offline: Cli) -> None:
-    result = offline("decode", str(2**60), "--layout", "js-safe")
-    assert result.code == 3
-    assert "only 53" in result.err
-
-
 def test_several_ids_and_standard_input(offline: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"  {AN_ID + 1}\n\n{AN_ID + 2} {AN_ID + 3}\n"))
     found = json_lines(offline("decode", str(AN_ID), "-", str(AN_ID + 4), "--json").out)
@@ -95,21 +89,6 @@ def test_the_layout_may_come_from_the_environment(offline: Cli, monkeypatch: pyt
     assert "2022-06-28T16:07:40.105Z" in result.out
     assert ["layout", "twitter"] in [line.split() for line in result.out.splitlines()]
     assert "2026-11-21" in offline("decode", str(AN_ID), "--layout", "default").out
-
-
-def test_a_time_past_the_year_9999_is_no_error(offline: Cli) -> None:
-    result = offline("decode", str(2**62), "--layout", "63/0/0/0/0;tick_ms=60000")
-    assert result.code == 0
-    assert "past the year 9999" in result.out
-
-
-@pytest.mark.parametrize("name", snowredis.layouts)
-def test_the_fields_of_every_preset_are_all_its_bits(name: str, offline: Cli) -> None:
-    layout = snowredis.layouts[name]
-    an_id = layout.compose(tick=layout.max_tick, worker=layout.workers - 1, sequence=layout.sequences - 1)
-    shown = [line.split() for line in offline("decode", str(an_id), "--layout", name).out.splitlines()]
-    bits = [line[1] for line in shown if len(line) == 3 and line[0] in dict(layout.fields)]
-    assert "".join(bits) == f"{an_id:0{layout.total_bits}b}"
 
 
 # --- generate --------------------------------------------------------------------------------------
@@ -140,14 +119,6 @@ def test_settings_come_from_the_environment(cli: Cli, pool_name: str, monkeypatc
     assert cli("generate").code == 0
     monkeypatch.setenv("SNOWREDIS_TTL", "8")
     assert cli("generate").code == 6
-
-
-def test_more_than_one_batch_and_the_worker_id_is_released(cli: Cli, pool_name: str) -> None:
-    cli("pool", "create", pool_name)
-    made = list(map(int, cli("generate", "-n", "20000", "--pool", pool_name).out.split()))
-    assert made == sorted(set(made))
-    assert len(made) == 20000
-    assert "no worker is alive" in cli("workers", "--pool", pool_name).out
 
 
 def test_a_first_start_says_why_it_waits(cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:

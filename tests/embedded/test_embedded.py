@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +21,6 @@ import redis
 import snowredis
 from snowredis import embedded
 from snowredis.errors import ConfigError, StoreUnavailable
-from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support import warm
 from tests.support.programs import ROOT
 from tests.support.waiting import eventually
@@ -166,16 +164,6 @@ def test_it_runs_until_it_is_stopped_and_keeps_what_was_stored(home: Path, spawn
 
 
 @pytest.mark.usefixtures("real")
-def test_a_restart_needs_no_wait_and_loses_nothing_even_after_kill_minus_nine(home: Path) -> None:
-    for end in (kill, embedded.stop, kill):
-        server = embedded.start(home)
-        assert server.fresh
-        client_of(server).incr("starts")
-        end(home)
-    assert client_of(embedded.start(home)).get("starts") == "3"
-
-
-@pytest.mark.usefixtures("real")
 def test_a_pool_with_the_default_settings_gives_a_new_worker_ids_at_once_after_kill_minus_nine(
     home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -233,27 +221,6 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_server_that_has_ended(
     assert client_of(embedded.start(home)).ping()
 
 
-def test_a_child_forked_while_another_thread_starts_the_server_gives_up_its_copy_of_the_lock(home: Path) -> None:
-    from snowredis.embedded import _Lock
-
-    home.mkdir(mode=0o700)
-    with _Lock(home) as lock:
-        assert lock.acquire()
-        read, write = os.pipe()
-        child = os.fork()
-        if not child:
-            os.write(write, b"forked")
-            time.sleep(60)
-            os._exit(0)
-        os.read(read, 6)
-    try:
-        with _Lock(home) as again:
-            assert again.acquire()
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-
 @pytest.mark.usefixtures("real")
 def test_a_server_that_hangs_is_killed_and_started_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_SILENCE_LIMIT_S", 1.0)
@@ -265,7 +232,7 @@ def test_a_server_that_hangs_is_killed_and_started_again(home: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("real")
-@pytest.mark.parametrize("after_ms", range(0, 60, 6))
+@pytest.mark.parametrize("after_ms", range(0, 60, 15))
 def test_a_start_that_was_killed_at_any_moment_blocks_nobody(
     after_ms: int, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,15 +283,6 @@ def test_programs_that_remove_old_files_block_nobody_and_repeat_no_id(gone: str,
         pid = servers_of(home)[-1] if Path(f"{home}.lock").exists() else pid
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             kill_pid(pid)
-
-
-def test_each_start_keeps_the_files_from_programs_that_remove_what_is_old(home: Path) -> None:
-    embedded.start(home)
-    files = [Path(f"{home}.lock"), home, *home.rglob("*")]
-    for path in files:
-        os.utime(path, (0, 0))
-    embedded.start(home)
-    assert all(path.stat().st_mtime > 0 for path in files if path != home)
 
 
 @pytest.mark.usefixtures("real")
@@ -444,41 +402,6 @@ def test_a_program_that_does_not_start_is_said(home: Path, monkeypatch: pytest.M
         with pytest.raises(StoreUnavailable, match=r"does not start or reply; see .*/log"):
             embedded.start(home)
     assert client_of(embedded.start(home)).ping()
-
-
-def test_it_starts_where_the_current_directory_was_removed(home: Path, tmp_path: Path) -> None:
-    removed = tmp_path / "removed"
-    removed.mkdir()
-    program = (
-        # loaded before: Python 3.13.0 loads no extension there
-        "import os, socket, sys; from snowredis import embedded\nos.rmdir(sys.argv[1]); embedded.start(sys.argv[2])"
-    )
-    done = warm.run(
-        [sys.executable, "-c", program, removed, home],
-        cwd=removed,
-        env=os.environ | ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_threads_of_one_process_that_race_share_one_server(home: Path) -> None:
-    found: list[embedded.Server] = []
-    threads = [threading.Thread(target=lambda: found.append(embedded.start(home))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == len(servers_of(home)) == 1
-
-
-def test_a_person_creates_a_pool_in_a_fresh_server_once(home: Path) -> None:
-    with contextlib.closing(snowredis.WorkerPool(f"embedded://{home}", "p")) as pool:
-        assert pool.create(PoolConfig(name="p"))
-        assert not pool.create(PoolConfig(name="p"))
 
 
 def test_only_embedded_urls_are_resolved(home: Path) -> None:

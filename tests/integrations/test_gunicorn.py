@@ -91,18 +91,6 @@ def test_worker_ids_come_and_go_with_the_workers(serve: Any, kind: str) -> None:
         assert FAILED not in running.log.read_text()
 
 
-def test_workers_that_are_replaced_after_some_requests_release_theirs_and_a_quick_stop_all(serve: Any) -> None:
-    with serve("--workers=2", "--max-requests=3") as running:
-        answers = [running.ask("/ids/10") for _ in range(12)]
-        assert all(found["held"] for found in answers)
-        assert len({found["pid"] for found in answers}) >= 4
-        made = [an_id for found in answers for an_id in found["ids"]]
-        assert len(set(made)) == len(made)
-        running.wait_until_ready(2)
-        assert running.end(signal.SIGQUIT) == 0
-        assert running.workers() == []
-
-
 def test_a_worker_that_hangs_is_killed_and_its_worker_id_released(serve: Any) -> None:
     with serve("--timeout=1") as running:
         (hung,) = running.wait_until_ready(1)

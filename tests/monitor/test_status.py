@@ -12,7 +12,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
-from snowredis.monitor.conditions import LEVELS, TABLE, Condition, answers, status_of, status_without
+from snowredis.monitor.conditions import LEVELS, Condition, answers, status_of, status_without
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import PoolInfo, Refusal, Snapshot
 
@@ -124,11 +124,6 @@ def test_each_bad_moment_is_named_with_its_time_and_what_to_do(
     assert condition.advice
     assert re.search(r"\d{13}", condition.text) is None
     assert status.headline != ""
-
-
-def test_the_table_has_at_most_14_conditions_in_4_levels() -> None:
-    assert len(TABLE) == 14
-    assert LEVELS == ("ok", "unknown", "warning", "critical")
 
 
 def test_a_process_that_a_neighbor_found_dead_is_listed_and_no_alarm() -> None:

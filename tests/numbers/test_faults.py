@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from snowredis.numbers import (
-    DatedGenerator,
     NumbersClosed,
     NumbersExhausted,
     create_tag,
@@ -103,33 +100,6 @@ def hung(server: RedisServer) -> Iterator[None]:
     server.kill(signal.SIGSTOP)
     yield
     server.kill(signal.SIGCONT)
-
-
-def test_many_coroutines_wait_in_a_few_threads(own_server: RedisServer, tag: str) -> None:
-    create_tag(own_server.url, tag, period="year")
-    ids = DatedGenerator(tag, own_server.url, period="year")
-    most = 0
-
-    async def wait() -> list[Any]:
-        nonlocal most
-        with hung(own_server):
-            tasks = [asyncio.create_task(ids.anext_id()) for _ in range(500)]
-            for _ in range(5):
-                await asyncio.sleep(0.02)
-                most = max(most, threading.active_count())
-        await asyncio.gather(*tasks, return_exceptions=True)
-        # dated numbers fail if Redis hung for a second; nobody has to wait for the other 499 then
-        made: list[Any] = []
-        # a hundred at once: each has the time limit of a caller, on a busy machine too
-        while len(made) < 500:
-            made += await asyncio.gather(*(ids.anext_id() for _ in range(100)))
-        return made
-
-    before = threading.active_count()
-    made = asyncio.run(wait())
-    assert len(set(made)) == 500
-    assert most - before <= 4
-    ids.close()
 
 
 def test_a_server_that_hangs_delays_callers_of_the_others_once(

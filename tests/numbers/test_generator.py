@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import snowredis
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
 from snowredis.numbers import (
     NumbersClosed,
@@ -197,17 +196,6 @@ def test_servers_that_hand_out_the_same_numbers_are_refused(
         pytest.raises(ConfigError, match=r"the 2 servers of the tag .* hand out the same numbers"),
     ):
         assert [ids.next_id() for _ in range(3)] == []
-
-
-def test_the_kind_is_one_of_generator(server: RedisServer) -> None:
-    tag = next(_tags)
-    create_tag(server.url, tag, start=100)
-    ids = snowredis.generator(f"segment+{server.url}?tag={tag}&step=10")
-    assert isinstance(ids, snowredis.IdGenerator)
-    assert ids.next_ids(2) == [100, 101]
-    description = ids.description
-    assert (description.kind, description.type, description.leaks) == ("segment", int, ("volume",))
-    ids.close()
 
 
 def test_spaces_separate_the_servers_of_a_tag() -> None:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 import snowredis
-from snowredis.integrations import gunicorn
 from snowredis.process import coroutines
 from snowredis.process.exit import ExitHook
 from snowredis.process.fork import GUARD
@@ -155,25 +152,6 @@ def test_the_heartbeat_thread_goes_on_whatever_a_beat_raises(broken: Broken, mon
     assert broken.calls >= len(errors)
 
 
-def test_the_heartbeat_goes_on_while_another_thread_imports_opentelemetry(monkeypatch: pytest.MonkeyPatch) -> None:
-    beats: list[int] = []
-    monkeypatch.setitem(sys.modules, "opentelemetry.context", ModuleType("opentelemetry.context"))
-    monkeypatch.setattr(heartbeats, "_AGAIN_S", 0.01)
-
-    class Beating:
-        def _beat(self) -> float:
-            beats.append(1)
-            return 0.01
-
-    beating = Beating()
-    heartbeat = Heartbeat(lambda: beating, lambda: None, GUARD)
-    heartbeat.start(0.0, "beats")
-    time.sleep(0.05)
-    monkeypatch.delitem(sys.modules, "opentelemetry.context")
-    eventually(lambda: beats, "beats after the import")
-    heartbeat.close()
-
-
 def test_the_heartbeat_renews_after_an_outage_beside_a_broken_logger(broken: Broken, own_server: RedisServer) -> None:
     snowredis.WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=1200))
     ids = snowredis.connect(own_server.url, pool="p", ttl=1.2, claim_timeout=5)
@@ -221,11 +199,6 @@ def test_one_thread_for_coroutines_goes_on_after_a_callback_that_raises(broken: 
         logger.removeFilter(broken)
     one = coroutines.OneThread()
     assert asyncio.run(one.call(lambda: 8)) == 8
-
-
-def test_a_hook_of_gunicorn_raises_nothing_if_the_log_of_its_worker_does(broken: Broken) -> None:
-    worker = SimpleNamespace(log=SimpleNamespace(log=lambda *_, **__: 1 // 0), pid=os.getpid())
-    gunicorn.post_worker_init(worker)
 
 
 AT_EXIT = """

@@ -27,21 +27,6 @@ def imported_by_tests() -> Iterator[tuple[str, str]]:
             yield found.module, path.relative_to(ROOT).as_posix()
 
 
-def test_every_file_of_the_package_has_a_room_with_tests() -> None:
-    for path in (ROOT / "snowredis").rglob("*"):
-        if path.is_file() and path.suffix not in (".pyc", ".so"):
-            folders = _changed.ROOMS[path.relative_to(ROOT / "snowredis").parts[0]]
-            assert folders
-            for folder in folders:
-                assert list((ROOT / "tests" / folder).glob("test_*.py")), folder
-
-
-def test_every_package_of_the_map_exists_and_every_folder_of_tests_is_chosen_for_one() -> None:
-    assert {name for name in _changed.ROOMS if not (ROOT / "snowredis" / name).exists()} == set()
-    folders = {path.parent.name for path in TESTS if path.parent.parent.name == "tests"}
-    assert folders - {"project", "support"} <= {folder for several in _changed.ROOMS.values() for folder in several}
-
-
 def test_a_change_of_a_module_runs_every_test_that_imports_it() -> None:
     modules = {module_name(path): path.relative_to(ROOT).as_posix() for path in MODULES}
     missed = set()

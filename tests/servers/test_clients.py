@@ -16,9 +16,8 @@ from redis.sentinel import Sentinel, SentinelManagedSSLConnection
 
 import snowredis
 from snowredis import WorkerPool
-from snowredis.errors import ConfigError, LeaseExpired, StoreUnavailable
+from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.servers.clients import (
-    FAILOVER_SLACK_MS,
     address,
     client_of_url,
     fresh_copy,
@@ -193,14 +192,6 @@ def test_a_url_that_cannot_be_used_is_refused_and_no_password_is_shown(url: str,
     assert caught.value.__suppress_context__
 
 
-@pytest.mark.parametrize(
-    ("url", "slack_ms"), [("redis://a", 0), ("sentinel://a/m", FAILOVER_SLACK_MS), ("cluster://a", FAILOVER_SLACK_MS)]
-)
-def test_failover_slack_goes_by_the_kind_of_server(url: str, slack_ms: int) -> None:
-    assert open_client(url).failover_slack_ms == slack_ms
-    assert open_client(client_of_url(url)).failover_slack_ms == slack_ms
-
-
 def test_crash_records_tell_servers_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def locator_in(name: str) -> str:
         (tmp_path / name).mkdir()
@@ -253,10 +244,6 @@ def test_tls_on_a_port_without_it_is_named(tmp_path: Path) -> None:
         port = plain.getsockname()[1]
         with pytest.raises(StoreUnavailable, match="that this port speaks TLS, and"):
             snowredis.connect(f"rediss://127.0.0.1:{port}", claim_timeout=0).claim()
-
-
-def test_no_worker_id_is_not_called_worker_id_minus_one() -> None:
-    assert "worker id -1" not in str(LeaseExpired("orders", -1, "Redis keeps losing its state"))
 
 
 def test_a_blocking_pool_of_the_application_is_not_waited_for(server: RedisServer) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import socket
 import time
 from collections.abc import Callable
@@ -76,26 +75,3 @@ def test_a_slow_client_is_closed_and_a_large_body_is_refused(served: Served, ngi
     with socket.create_connection(("127.0.0.1", port), timeout=20) as large:
         large.sendall(b"GET /ids/id HTTP/1.1\r\nHost: ids.internal\r\nContent-Length: 5000\r\n\r\n")
         assert large.recv(1000).startswith(b"HTTP/1.1 413")
-
-
-def test_a_process_that_stops_loses_no_request_of_nginx(
-    served: Served, nginx: Callable[..., int], server: RedisServer, pool_name: str, serve: Serve, tmp_path: Path
-) -> None:
-    options = ("--pool", pool_name, "--token-file", str(tmp_path / "token"))
-    other = serve(*options, url=server.url, SNOWREDIS_SERVE_HOSTS="ids.internal")
-    port = nginx(served.port, other.port)
-    seen: list[str] = []
-
-    def get() -> None:
-        status, _, body = ask(port, "/ids/id", BEARER)
-        assert status == 200, body
-        seen.append(json.loads(body)["id"])
-
-    for _ in range(100):
-        get()
-    served.process.terminate()
-    while served.process.poll() is None:
-        get()
-    for _ in range(100):
-        get()
-    assert len(seen) == len(set(seen)) > 200

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import struct
-import sys
 from typing import Any
 
-import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import snowredis
@@ -24,16 +19,12 @@ from snowredis.web.messages import (
     TEXT,
     HttpProblem,
     choose_media_type,
-    encode_ids,
     problem_of,
 )
 from snowredis.web.service import create_app, from_environment
-from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
-from tests.web.conftest import client_of, running
-
-BIG = (1 << 63) - 1
+from tests.web.conftest import client_of
 
 
 def test_ids_are_given_as_text_and_as_big_endian_int64_too(client: TestClient) -> None:
@@ -69,18 +60,6 @@ def test_the_kind_is_what_accept_asks_for(accept: str, kind: str | None) -> None
         return
     with pytest.raises(HttpProblem, match="NotAcceptable"):
         choose_media_type(accept.encode())
-
-
-@pytest.mark.parametrize("kind", [JSON, TEXT, BINARY])
-def test_every_kind_carries_63_bits(kind: str) -> None:
-    one, many = encode_ids([BIG], kind, one=True), encode_ids([1, BIG], kind, one=False)
-    if kind == JSON:
-        assert json.loads(one) == {"id": str(BIG)}
-        assert json.loads(many) == {"ids": ["1", str(BIG)]}
-    elif kind == TEXT:
-        assert (one, many) == (f"{BIG}\n".encode(), f"1\n{BIG}\n".encode())
-    else:
-        assert (one, many) == (struct.pack(">q", BIG), struct.pack(">2q", 1, BIG))
 
 
 def test_a_pool_is_chosen_by_its_name(client: TestClient) -> None:
@@ -186,17 +165,6 @@ def test_at_the_end_of_a_layout_it_is_not_ready_and_the_request_was_not_wrong() 
         assert client.get("/readyz").json()["pools"]["a"]["ready"] is False
 
 
-def test_below_a_prefix_it_serves_what_it_serves_without(client: TestClient) -> None:
-    app: Any = client.app
-    mounted = TestClient(Starlette(routes=[Mount("/ids", app)]), base_url="http://127.0.0.1:8600")
-    for path in ("/id", "/ids?count=2", "/workers", "/healthz", "/", "/static/page.js"):
-        assert mounted.get(f"/ids{path}").status_code == 200, path
-    # nothing below the prefix leads out of it
-    for path in ("/workers/", "//workers", "/static/"):
-        answer = mounted.get(f"/ids{path}", follow_redirects=False)
-        assert (answer.status_code, answer.headers.get("location")) == (404, None), path
-
-
 def test_redis_away_is_503_at_once_and_the_service_starts_all_the_same() -> None:
     with client_of(create_app("redis://127.0.0.1:1/0")) as client:
         for path in ("/id", "/ids?count=10", "/workers", "/whois/1"):
@@ -204,17 +172,6 @@ def test_redis_away_is_503_at_once_and_the_service_starts_all_the_same() -> None
             assert (answer.status_code, answer.json()["error"]) == (503, "StoreUnavailable"), path
             assert answer.headers["retry-after"] == "3"
         assert client.get("/readyz").json()["error"] == "StoreUnavailable"
-
-
-def test_a_clock_that_went_back_is_503_and_says_for_how_long() -> None:
-    clock = ManualClock()
-    app = create_app(memory_pool(clock=clock), pools=["a"], clock_policy="wait", max_wait_ms=0)
-    with client_of(app) as client:
-        assert client.get("/id").status_code == 200
-        clock.step(-5_000)
-        answer = client.get("/id")
-        assert (answer.status_code, answer.json()["error"]) == (503, "ClockMovedBack")
-        assert answer.headers["retry-after"] == "5"
 
 
 @pytest.mark.parametrize(
@@ -304,20 +261,6 @@ def test_settings_that_nobody_gives_are_the_pools_own(server: RedisServer, pool_
     assert snowredis.WorkerPool(server.url, pool_name).workers() == []
 
 
-def test_many_at_once_never_get_the_same_id(server: RedisServer, pool_name: str) -> None:
-    new_pool(server.url, pool_name)
-    app = create_app(server.url, pools=[pool_name])
-
-    async def ask_all() -> list[str]:
-        options: Any = {"transport": httpx.ASGITransport(app), "headers": {"accept": TEXT}}
-        async with running(app), httpx.AsyncClient(base_url="http://127.0.0.1:8600", **options) as client:
-            replies = await asyncio.gather(*(client.get(path) for path in ["/id", "/ids?count=3000"] * 20))
-        return [reply.text for reply in replies]
-
-    ids = [int(line) for body in asyncio.run(ask_all()) for line in body.split()]
-    assert len(ids) == len(set(ids)) == 20 * 3001
-
-
 # --- the environment -------------------------------------------------------------------------------
 
 
@@ -384,9 +327,3 @@ def test_events_of_a_worker_are_told(server: RedisServer, pool_name: str) -> Non
         assert of_one == [event for event in events if event["worker"] == worker]
         for query in ("worker=-1", "worker=x", "worker=4194304", "worker=" + "9" * 30):
             assert client.get(f"/events?{query}").status_code == 400
-
-
-def test_importing_the_library_does_not_import_the_framework() -> None:
-
-    script = "import sys, snowredis.cli.commands.serve; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
-    assert warm.run([sys.executable, "-c", script]).returncode == 0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -33,14 +31,6 @@ def test_readers_of_the_same_moment_share_one_look(
         assert len({answer.text for answer in answers}) == 1
         # calls of these readers, and of heartbeats meanwhile; not of each of the 30 readers
         assert calls_of(own_server) - before <= 4
-
-
-def test_lists_are_encoded_as_json_encodes_them() -> None:
-    from snowredis.web.messages import json_bytes
-
-    values: list[Any] = [{"a": [1, {"b": [None]}], "ü": "x"}, {"a": []}, {}, [1, 2], "x", {"a": {"b": [1 << 60]}}]
-    for value in values:
-        assert json.loads(json_bytes(value)) == value
 
 
 def test_a_reader_that_has_the_answer_gets_only_its_tag_and_others_get_it_compressed(
