@@ -1,48 +1,32 @@
-"""Text for people: styled lines, tables, numbers, and untrusted text with its control characters escaped.
-
-A line is a list of (text, style) segments. It becomes plain text, or text with ANSI colors.
-"""
+"""Text for people: tables, names with values, numbers, and untrusted text with its control characters escaped."""
 
 from __future__ import annotations
 
 import functools
-import itertools
-import json
 import os
 import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TextIO
+from typing import NamedTuple
 
 from snowredis.core.values import duration, utc_text
 
-Segment = tuple[str, str]
-Line = list[Segment]
-Cell = str | Segment
-# a name and its value
-Pair = tuple[str, str | Line]
-
-# style -> SGR codes; styles are named after what they mean, so that a color means the same everywhere
-_SGR = {"strong": "1", "dim": "2", "good": "32", "note": "36", "warn": "33", "bad": "31"}
-# columns for a name that another program may have chosen
+# characters of a name that another program may have chosen
 MAX_FOREIGN = 40
-# a narrower column shows nothing useful; a line that is too long then loses its end
-_MIN_WIDTH = 12
 
 
 def printable(text: str, limit: int | None = None) -> str:
-    r"""Return untrusted text for a terminal: control characters as \x1b, cut to *limit* columns.
+    r"""Return untrusted text for a terminal: control characters as \x1b, cut to *limit* characters.
 
     Format characters (bidi overrides, zero-width ones) and lone surrogates are escaped, too.
     """
     # cut before escaping, too: the text may have megabytes
-    shortened = text if limit is None else text[: 4 * limit]
+    shown = text if limit is None else text[: limit + 1]
     # as nearly every text is
-    shown = shortened
     if not shown.isprintable():
         shown = "".join(char if char.isprintable() else _escaped(char) for char in shown)
-    return shown if limit is None else fitted(shown, limit)
+    return shown if limit is None or len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 def _escaped(char: str) -> str:
@@ -52,9 +36,7 @@ def _escaped(char: str) -> str:
 
 def width_of(text: str) -> int:
     """Return how many columns of a terminal *text* takes."""
-    if text.isascii():
-        return len(text)
-    return sum(map(_char_width, text))
+    return len(text) if text.isascii() else sum(map(_char_width, text))
 
 
 # a fleet's texts have few characters, many times each
@@ -65,118 +47,53 @@ def _char_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def fitted(text: str, width: int) -> str:
-    """Return *text*, cut to *width* columns with an ellipsis if it is wider."""
-    if width_of(text) <= width:
-        return text
-    if width <= 0:
-        return ""
-    if text.isascii():
-        return f"{text[: width - 1]}…"
-    ends = itertools.accumulate(map(_char_width, text))
-    return f"{text[: sum(1 for _ in itertools.takewhile(lambda end: end < width, ends))]}…"
-
-
-def cropped(line: Line, width: int) -> Line:
-    """Return *line*, cut to *width* columns."""
-    kept: Line = []
-    for text, style in line:
-        part = fitted(text, width)
-        kept.append((part, style))
-        width -= width_of(part)
-        if part != text:
-            break
-    return kept
-
-
-# --- tables ----------------------------------------------------------------------------------------
-
-
 class Column(NamedTuple):
     """Column of a table.
 
     Attributes:
         title: text of its head.
-        right: whether cells are aligned right, as numbers are; others may be cut to fit the terminal.
+        right: whether cells are aligned right, as numbers are.
     """
 
     title: str
     right: bool = False
 
 
-def table(
-    columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int | None = None, gap: int = 2
-) -> list[Line]:
-    """Lay out a table; the first line is its head.
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lay out a table; the first line is its head."""
+    cells = zip(*([column.title for column in columns], *rows), strict=True)
+    padded = [_padded(texts, column) for texts, column in zip(cells, columns, strict=True)]
+    return ["  ".join(line).rstrip() for line in zip(*padded, strict=True)]
 
-    Args:
-        width: columns of the terminal that it may take: texts are cut, the widest first; None: those of the terminal,
-            and without one no limit.
-        gap: spaces between columns.
-    """
-    width = terminal_width() if width is None else width
+
+def _padded(texts: Sequence[str], column: Column) -> list[str]:
+    """Return the *texts* of one column, all of them equally wide."""
     # column by column: thousands of rows are shown
-    by_column = list(zip(*rows, strict=True)) or [()] * len(columns)
-    cells = [
-        [(column.title, "dim"), *(cell if isinstance(cell, tuple) else (cell, "") for cell in column_cells)]
-        for column, column_cells in zip(columns, by_column, strict=True)
-    ]
-    widths = [_widest(each) for each in cells]
-    texts = [at for at, column in enumerate(columns) if not column.right]
-    while width is not None and texts and sum(widths) + gap * (len(widths) - 1) > width:
-        widest = max(texts, key=lambda at: widths[at])
-        if widths[widest] <= _MIN_WIDTH:
-            break
-        widths[widest] -= 1
-    padded = [_padded(cells[at], column, widths[at], gap if at else 0) for at, column in enumerate(columns)]
-    return list(map(list, zip(*padded, strict=True)))
+    widths = list(map(len if "".join(texts).isascii() else width_of, texts))
+    widest = max(widths)
+    spaces = (" " * (widest - width) for width in widths)
+    return [space + text if column.right else text + space for text, space in zip(texts, spaces, strict=True)]
 
 
-def _widest(cells: Sequence[Segment]) -> int:
-    """Return how many columns of the terminal the widest of *cells* takes."""
-    texts = [text for text, _ in cells]
-    return max(map(len if "".join(texts).isascii() else width_of, texts))
-
-
-def _padded(cells: Sequence[Segment], column: Column, width: int, gap: int) -> list[Segment]:
-    """Return *cells* of one column, each in exactly *width* columns of the terminal, after a *gap*."""
-    before, texts = " " * gap, [text for text, _ in cells]
-    if "".join(texts).isascii() and max(map(len, texts)) <= width:
-        if column.right:
-            return [(text.rjust(gap + width), style) for text, style in cells]
-        return [(before + text.ljust(width), style) for text, style in cells]
-    texts = [fitted(text, width) for text in texts]
-    spaces = [" " * (width - width_of(text)) for text in texts]
-    both = zip(texts, spaces, cells, strict=True)
-    return [(before + (space + text if column.right else text + space), style) for text, space, (_, style) in both]
-
-
-def pairs(items: Sequence[Pair], indent: int = 2, *, wrap: bool = False) -> list[Line]:
-    """Return names and values with the values aligned, one pair per line; with *wrap*, long text takes several."""
+def pairs(items: Sequence[tuple[str, str]]) -> list[str]:
+    """Return names and values with the values aligned, one pair below the other."""
     widest = max(len(name) for name, _ in items)
-    lines: list[Line] = []
-    for name, value in items:
-        head: Line = [(" " * indent + name.ljust(widest + 2), "dim")]
-        if wrap and isinstance(value, str):
-            lines += wrapped(head, value)
-        else:
-            lines.append([*head, *([(value, "")] if isinstance(value, str) else value)])
-    return lines
+    return [line for name, value in items for line in wrapped(f"  {name:<{widest}}  ", value)]
 
 
-def wrapped(head: Line, text: str, style: str = "") -> list[Line]:
+def wrapped(head: str, text: str) -> list[str]:
     """Return *text* after *head* in lines that fit into the terminal, or 120 columns; all begin in the same column."""
     import textwrap
 
-    indent = width_of(plain(head))
-    first, *others = textwrap.wrap(text, max(20, (terminal_width() or 120) - indent)) or [""]
-    return [[*head, (first, style)], *([(" " * indent, ""), (other, style)] for other in others)]
+    indent = width_of(head)
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 120
+    first, *others = textwrap.wrap(text, max(20, columns - indent)) or [""]
+    return [head + first, *(" " * indent + other for other in others)]
 
 
-def advised(head: Line, text: str, advice: str, style: str = "") -> list[Line]:
+def advised(head: str, text: str, advice: str) -> list[str]:
     """Return *text* after *head* as wrapped() does, and below it what to do, if there is anything."""
-    arrow: Line = [(f"{' ' * width_of(plain(head))}→ ", "dim")]
-    return [*wrapped(head, text, style), *(wrapped(arrow, advice, "note") if advice else [])]
+    return [*wrapped(head, text), *(wrapped(f"{' ' * width_of(head)}→ ", advice) if advice else [])]
 
 
 # --- times and numbers -----------------------------------------------------------------------------
@@ -200,37 +117,10 @@ def offset(ms: int) -> str:
 # --- writing ---------------------------------------------------------------------------------------
 
 
-def plain(line: Line) -> str:
-    """Return *line* without its styles."""
-    return "".join(text for text, _ in line)
-
-
-def colored(line: Line) -> str:
-    """Return *line* with its styles as ANSI escape sequences."""
-    return "".join(f"\x1b[{_SGR[style]}m{text}\x1b[0m" if style else text for text, style in line)
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Return whether *stream* is a terminal that understands cursor movements and colors."""
-    return stream.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
-
-
-def wants_color(stream: TextIO) -> bool:
-    """Return whether to write colors to *stream*: not if NO_COLOR is set (see no-color.org)."""
-    return is_terminal(stream) and not os.environ.get("NO_COLOR")
-
-
-def terminal_width() -> int | None:
-    """Return the columns of the terminal on standard output; None for a file or a pipe, which have no limit."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def write(lines: Iterable[Line]) -> bool:
-    """Print lines, in color on a terminal, cut to its width. Return whether somebody reads them."""
-    paint = colored if wants_color(sys.stdout) else plain
-    width = terminal_width()
+def write(lines: Iterable[str]) -> bool:
+    """Print lines. Return whether somebody reads them."""
     # at once: thousands of rows are shown
-    return emit("".join(f"{paint(line if width is None else cropped(line, width))}\n" for line in lines))
+    return emit("".join(f"{line}\n" for line in lines))
 
 
 def emit(text: str) -> bool:
@@ -250,10 +140,3 @@ def discard_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):  # in tests stdout may have no file descriptor
         return
-
-
-def print_json(value: Any) -> None:
-    """Print *value* as JSON in one line; core/as_json.py says how dataclasses are shown."""
-    from snowredis.core.as_json import to_json
-
-    emit(f"{json.dumps(to_json(value))}\n")

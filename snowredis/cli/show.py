@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli import output
-from snowredis.cli.output import MAX_FOREIGN, Column, Line, Segment, advised, emit, printable, time_of, write
+from snowredis.cli.output import MAX_FOREIGN, Column, advised, emit, printable, time_of, write
 from snowredis.core.as_json import FieldOfJson, field_at, named_fields, to_json
 from snowredis.core.layout import Layout
 from snowredis.core.presets import preset_name
@@ -24,11 +24,8 @@ from snowredis.errors import SnowredisError
 if TYPE_CHECKING:
     from snowredis.monitor.conditions import Condition, Status
 
-# words that are shown in a color, wherever they stand
-_STYLES = dict.fromkeys(("critical", "expired", "died", "no-ids", "lost", "alarm"), "bad")
-_STYLES |= dict.fromkeys(("warning", "silent", "probable", "closed"), "warn")
-_STYLES |= dict.fromkeys(("unknown", "floor", "adopted", "returned"), "note")
-_STYLES |= dict.fromkeys(("ok", "alive", "certain", "claimed"), "good")
+# characters of a text in a cell
+_MAX_TEXT = 300
 
 
 def show(records: Any, columns: str, *, as_json: bool = False, now_ms: int | None = None, head: bool = True) -> bool:
@@ -70,10 +67,10 @@ def show_each(names: Iterable[str], read: Callable[[str], Any], columns: str, *,
         print(line, file=sys.stderr)
 
 
-def table_of(records: Sequence[Any], columns: str, now_ms: int | None = None) -> list[Line]:
+def table_of(records: Sequence[Any], columns: str, now_ms: int | None = None) -> list[str]:
     """Return a table of *records*, all of one type; a column that has no value in any of them is left out."""
     heads: list[Column] = []
-    cells: list[list[Segment]] = []
+    cells: list[list[str]] = []
     kind: type = type(records[0]) if records else object
     # column by column, since thousands of leases are shown
     for name in columns.split():
@@ -86,16 +83,16 @@ def table_of(records: Sequence[Any], columns: str, now_ms: int | None = None) ->
             both = [field_at(record, name) for record in records]
             field = next((each for each, _ in both if each is not None), None)
             column = [cell(*each, now_ms) for each in both]
-        if any(text for text, _ in column) or not records:
+        if any(column) or not records:
             heads.append(Column(title_of(name), right=_is_number(field)))
             cells.append(column)
     return output.table(heads, list(zip(*cells, strict=True)))
 
 
-def pairs_of(record: Any, columns: str, now_ms: int | None = None) -> list[Line]:
+def pairs_of(record: Any, columns: str, now_ms: int | None = None) -> list[str]:
     """Return names and values of *record*, without those that have none."""
     found = ((title_of(name), cell(*field_at(record, name), now_ms)) for name in columns.split())
-    return output.pairs([(title, value[0]) for title, value in found if value[0]], wrap=True)
+    return output.pairs([(title, text) for title, text in found if text])
 
 
 def title_of(name: str) -> str:
@@ -107,30 +104,26 @@ def _is_number(field: FieldOfJson | None) -> bool:
     return field is not None and (field.kind is int or field.kind is float) and not field.is_time
 
 
-def cell(field: FieldOfJson | None, value: Any, now_ms: int | None = None) -> tuple[str, str]:
-    """Return a value as text and style, by the type of its field."""
-    if field is None or value is None:
-        return "", ""
+def cell(field: FieldOfJson | None, value: Any, now_ms: int | None = None) -> str:
+    """Return a value as text, by the type of its field."""
     # thousands of cells are shown
-    shown = field.shown
-    if value in ("", shown.null):
-        return "", ""
+    if field is None or value is None or value in ("", field.shown.null):
+        return ""
     if type(value) is str:
-        return printable(value, 1000), _STYLES.get(value, "")
-    if shown.kind == "time":
-        return _time(value, now_ms), ""
+        return printable(value, _MAX_TEXT)
+    if field.is_time:
+        return _time(value, now_ms)
     if field.name.endswith("_ms"):
-        return output.offset(value) if field.name.endswith("offset_ms") else duration(value), ""
+        return output.offset(value) if field.name.endswith("offset_ms") else duration(value)
     if isinstance(value, bool):
-        return "yes" if value else "no", ""
+        return "yes" if value else "no"
     if isinstance(value, int | float):
-        return str(value) if field.is_name else f"{value:,}", ""
+        return str(value) if field.is_name else f"{value:,}"
     if isinstance(value, Layout):
-        return preset_name(value) or str(value), ""
+        return preset_name(value) or str(value)
     if isinstance(value, Mapping):
-        return printable(", ".join(f"{name}={item}" for name, item in value.items()), 1000), ""
-    text = printable(str(to_json(value)), 1000)
-    return text, _STYLES.get(text, "")
+        return printable(", ".join(f"{name}={item}" for name, item in value.items()), _MAX_TEXT)
+    return printable(str(to_json(value)), _MAX_TEXT)
 
 
 def _time(time_ms: int, now_ms: int | None) -> str:
@@ -147,16 +140,12 @@ def show_status(status: Status) -> None:
 
 def show_conditions(conditions: Iterable[Condition], *, counts: bool = False) -> None:
     """Print conditions, each with its level, what it is about, and what to do. *counts*: and how many of each level."""
-    lines: list[Line] = []
+    lines: list[str] = []
     levels: Counter[str] = Counter()
     for each in conditions:
         levels[each.level] += 1
         about = f"{printable(each.subject, MAX_FOREIGN)}: {each.code}" if each.subject else each.code
-        head: Line = [(f"{each.level:<9}", _STYLES[each.level]), (f"{about}  ", "strong")]
-        lines += advised(head, printable(each.text, 1000), printable(each.advice, 1000))
+        lines += advised(f"{each.level:<9}{about}  ", printable(each.text, 1000), printable(each.advice, 1000))
     if counts:
-        lines += [
-            [],
-            [(", ".join(f"{levels[level]} {level}" for level in ("critical", "warning", "unknown", "ok")), "dim")],
-        ]
+        lines += ["", ", ".join(f"{levels[level]} {level}" for level in ("critical", "warning", "unknown", "ok"))]
     write(lines)

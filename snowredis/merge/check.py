@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from snowredis.cli.output import Line, printable, time_of, wrapped
+from snowredis.cli.output import printable, time_of, wrapped
 from snowredis.core.as_json import IdNumber, NowMs, TimeMs, in_json
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import utc_text
@@ -234,17 +234,16 @@ def export_duplicates(workspace: Workspace, sources: Sequence[Source], path: Pat
 
 # sets of sources that are shown
 _MAX_ROWS = 10
-_STYLES = {"error": "bad", "warning": "warn", "ok": "good"}
 _ADVICE = (
     "Copy no rows by hand: snowredis merge draft and run give those of one database new ids. --duplicates writes all "
     "of these ids to a file."
 )
 
 
-def as_lines(result: CheckResult) -> Iterator[Line]:
+def as_lines(result: CheckResult) -> Iterator[str]:
     """Yield the whole report."""
     for word, text in _report(result):
-        yield from wrapped([(f"{word:<8}", _STYLES.get(word, "dim"))], printable(text))
+        yield from wrapped(f"{word:<8}", printable(text))
 
 
 def _report(result: CheckResult) -> Iterator[tuple[str, str]]:

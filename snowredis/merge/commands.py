@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
 from snowredis.cli.options import Command, Parser
-from snowredis.cli.output import print_json, printable, wrapped, write
+from snowredis.cli.output import printable, wrapped, write
+from snowredis.cli.show import show
 from snowredis.core.presets import resolve_layout
 from snowredis.merge import MergeError
 from snowredis.merge.proof import PROOF
@@ -45,7 +46,7 @@ def _check(args: argparse.Namespace) -> int:
         if args.duplicates:
             export_duplicates(workspace, sources, args.duplicates)
     if args.json:
-        print_json(result)
+        show(result, "", as_json=True)
     else:
         write(as_lines(result))
     if result.repeated_ids:
@@ -96,38 +97,38 @@ def _run(args: argparse.Namespace) -> int:
         for text in error.findings:
             print(printable(text))
         raise CommandError(ExitCode.MERGE_REFUSED, error.message) if error.findings else error from None
-    for word, style, text in _report(result, pairs, dry_run=args.dry_run):
-        write(wrapped([(f"{word}: ", style)], printable(text)))
+    for word, text in _report(result, pairs, dry_run=args.dry_run):
+        write(wrapped(f"{word}: ", printable(text)))
     return ExitCode.OK
 
 
-def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield what a merge did: a word, its style and a text."""
+def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tuple[str, str]]:
+    """Yield what a merge did: a word and a text."""
     from snowredis.merge.evidence import LOOKED
     from snowredis.merge.translation import MANY
 
-    word, style = ("would be merged", "warn") if dry_run else ("merged", "good")
     done = f"{result.rows:,} rows of {result.tables} tables, each as the map says"
-    yield word, style, f"{done}. The rows that were there are unchanged, and foreign keys hold"
-    yield "ids", "dim", f"new id = old id + {result.offset:,}, also outside of the database"
+    word = "would be merged" if dry_run else "merged"
+    yield word, f"{done}. The rows that were there are unchanged, and foreign keys hold"
+    yield "ids", f"new id = old id + {result.offset:,}, also outside of the database"
     for group, offset in result.offsets.items():
         if group:
-            yield "ids", "dim", f"of own = {group}: old id + {offset:,}"
+            yield "ids", f"of own = {group}: old id + {offset:,}"
     if result.changed:
         where = "see a run without --dry-run" if dry_run else str(pairs)
-        yield "pairs", "dim", f"{result.changed:,} values are others: {where}"
+        yield "pairs", f"{result.changed:,} values are others: {where}"
     left, column = result.merges_left
     if column:
         text = f"{'more than ' * (left >= MANY)}{left} more databases of this size fit; {column} is full first"
-        yield "room", "dim", text
+        yield "room", text
     for name, (rows, others) in result.away.items():
         text = f"{rows:,} rows of {name}, which the first database has; {others:,} of them differ in other columns"
-        yield "stayed away", "warn" if others else "dim", text
+        yield "stayed away", text
     for doubt in result.doubts:
-        yield "look again", "warn", f"[{doubt.table}] {doubt.text}"
+        yield "look again", f"[{doubt.table}] {doubt.text}"
     if result.partly:
         text = f"{LOOKED:,} rows at most of {', '.join(result.partly)}: all over a key of integers, else the first rows"
-        yield "looked at", "dim", f"{text}. A draft looks at all rows"
+        yield "looked at", f"{text}. A draft looks at all rows"
 
 
 # --- the groups ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -23,7 +24,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from snowredis.cli.output import fitted, is_terminal, printable
+from snowredis.cli.output import printable
 from snowredis.errors import shown
 from snowredis.merge import MergeError, unreadable
 
@@ -367,7 +368,7 @@ class Progress:
     """A changing line on a terminal; a context manager that removes it at its end."""
 
     def __init__(self) -> None:
-        self._is_shown = is_terminal(sys.stderr)
+        self._is_shown = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
         self._text, self._total, self._done, self._drawn_s = "", 0.0, 0.0, 0.0
 
     def __enter__(self) -> Self:
@@ -393,7 +394,7 @@ class Progress:
             return
         self._drawn_s = now_s
         share = f" {min(self._done / self._total, 1):4.0%}" if self._total else ""
-        line = fitted(printable(f"{self._text}{share}"), shutil.get_terminal_size().columns - 1)
+        line = printable(f"{self._text}{share}", shutil.get_terminal_size().columns - 1)
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:

@@ -271,9 +271,9 @@ def _run(args: argparse.Namespace) -> int:
     start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
     old, new, datacenters = _old_ids(args, start_ms), resolve_layout(args.new), args.datacenter
     proof = Proof(old, new, start_ms=start_ms, clock_error_ms=CLOCK_ERROR_MS, datacenters=datacenters)
-    for label, word, style, text in _report(proof):
+    for label, text in _report(proof):
         # all texts begin in the same column
-        write(wrapped([(f"{label:<9}", "dim"), (word, style)], text))
+        write(wrapped(f"{label:<9}", text))
     return ExitCode.OK if proof.distinct else ExitCode.FOUND_CLASHES
 
 
@@ -311,23 +311,23 @@ def _check_max(layout: Layout, an_id: int, latest_ms: int) -> None:
 # --- the proof as text -----------------------------------------------------------------------------------
 
 
-def _report(proof: Proof) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the proof: a label, a word with its style, and a text."""
-    yield "old ids", "", "", _described(proof.old)
-    yield "new ids", "", "", _described(proof.new)
+def _report(proof: Proof) -> Iterator[tuple[str, str]]:
+    """Yield the proof: a label and a text."""
+    yield "old ids", _described(proof.old)
+    yield "new ids", _described(proof.new)
     if proof.common is None:
-        yield "equal", "never: ", "good", "no new id is an old one"
+        yield "equal", "never: no new id is an old one"
     else:
         count, lowest, _ = proof.common
         makers = f"{_maker(proof.old, lowest)}, and {_maker(proof.new, lowest)}"
-        yield "equal", "possible: ", "bad", f"{count:,} ids; the first is {lowest}, {makers}"
+        yield "equal", f"possible: {count:,} ids; the first is {lowest}, {makers}"
     if proof.sorted:
-        yield "order", "kept: ", "good", "every new id is greater than every old one"
+        yield "order", "kept: every new id is greater than every old one"
     else:
         text = f"the smallest new id is {proof.new.lowest}, the greatest old one {proof.old.highest}"
-        yield "order", "not kept: ", "warn", text
+        yield "order", f"not kept: {text}"
     if not (proof.distinct and proof.sorted):
-        yield from (("to do", "", "", text) for text in _remedies(proof))
+        yield from (("to do", text) for text in _remedies(proof))
 
 
 def _described(ids: IdSet) -> str:

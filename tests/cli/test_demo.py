@@ -16,7 +16,6 @@ import pytest
 
 from snowredis.cli.commands.demo import verdict_lines
 from snowredis.cli.fleet import Checked, Recorded, check
-from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
 from snowredis.process.clock import Clock, StepClock
 from tests.support import warm
@@ -81,7 +80,7 @@ def test_a_clock_that_is_set_back_still_runs() -> None:
 
 def test_the_verdict_shows_what_is_wrong() -> None:
     bad = Checked(ids=10, duplicates=1, wrong_workers=2)
-    shown = "\n".join(plain(line) for line in verdict_lines(bad, []))
+    shown = "\n".join(verdict_lines(bad, []))
     assert "duplicates    1" in shown
     assert "wrong worker  2" in shown
 

@@ -14,7 +14,6 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.cli import output
 from snowredis.core.presets import resolve_layout
 from snowredis.snowflake.protocol.redis_store import load
 from tests.support.records import change_record
@@ -77,17 +76,10 @@ def harmless(text: str) -> bool:
     return all(char == "\n" or char.isprintable() for char in text)
 
 
-@pytest.mark.parametrize("columns", [80, 200])
 def test_hostile_hosts_and_labels_do_nothing_to_a_terminal(
-    columns: int,
-    cli: Cli,
-    pool_name: str,
-    fleet: list[snowredis.SnowflakeGenerator],
-    client: redis.Redis,
-    monkeypatch: pytest.MonkeyPatch,
+    cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator], client: redis.Redis
 ) -> None:
     hostile(client, pool_name)
-    monkeypatch.setattr(output, "terminal_width", lambda: columns)
     for argv in (["workers", "--pool", pool_name], ["pool", "show", pool_name], ["pool", "show"]):
         result = cli(*argv)
         assert result.code == 0

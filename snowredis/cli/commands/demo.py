@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.fleet import Checked, Fleet, Process
 from snowredis.cli.options import Command
-from snowredis.cli.output import Line, pairs, printable, write
+from snowredis.cli.output import pairs, printable, write
 from snowredis.core.values import duration
 from snowredis.process.clock import now_ms
 
@@ -42,11 +42,11 @@ def run(_args: argparse.Namespace, length_s: float = _SECONDS, workers: int = _W
         demo = Demo(pool, directory, length_s, workers)
         # this server is new, so no worker has to wait for a floor
         pool.create(PoolConfig(name=_POOL, ttl_ms=round(demo.ttl_s * 1000)))
-        write([[("snowredis demo", "strong"), (f"  on its own {' '.join(find_server())}", "dim")]])
+        write([f"snowredis demo  on its own {' '.join(find_server())}"])
         with contextlib.closing(demo.fleet):
             demo.play()
             checked = demo.fleet.check()
-        write([[], *verdict_lines(checked, demo.fleet.processes)])
+        write(["", *verdict_lines(checked, demo.fleet.processes)])
     return ExitCode.OK if checked.good and not demo.failed else ExitCode.ERROR
 
 
@@ -99,8 +99,8 @@ class Demo:
         self.fleet = Fleet(directory, pool.where, _POOL, self.ttl_s, "detect", "raise", _FLEET_RATE // size)
         self.failed = False
 
-    def log(self, text: str, style: str = "") -> None:
-        write([[(f"{time.monotonic() - self._began_s:6.1f} s  ", "dim"), (text, style)]])
+    def log(self, text: str) -> None:
+        write([f"{time.monotonic() - self._began_s:6.1f} s  {text}"])
 
     def play(self) -> None:
         """Play all steps. Blocks for about the length of the demo."""
@@ -141,27 +141,27 @@ class Demo:
             each.record = record = records.get(each.pid)
             if record is not None and record.worker not in each.workers:
                 if each.workers:
-                    self.log(f"pid {each.pid} goes on with worker id {record.worker}", "warn")
+                    self.log(f"pid {each.pid} goes on with worker id {record.worker}")
                 each.workers.append(record.worker)
             if not each.stopped and (code := each.process.poll()) is not None:
                 self.failed = each.stopped = True
                 reason = printable(each.log.rpartition("\n")[2], 200)
-                self.log(f"pid {each.pid} ended by itself (exit code {code}): {reason}", "bad")
+                self.log(f"pid {each.pid} ended by itself (exit code {code}): {reason}")
 
     def _kill(self, victim: Process) -> float:
         left_ms = victim.record.end_ms - now_ms() if victim.record else 0
         victim.stopped = True
         victim.process.kill()
         text = f"kill -9 worker {victim.workers[-1]} (pid {victim.pid}), whose lease would end in {duration(left_ms)}"
-        self.log(text, "bad")
+        self.log(text)
         return time.monotonic()
 
     def _step_clock(self, process: Process) -> None:
         before = process.namespace
         process.step_clock(_CLOCK_STEP_MS)
-        self.log(f"clock of worker {process.workers[-1]} set back by {duration(-_CLOCK_STEP_MS)}", "warn")
+        self.log(f"clock of worker {process.workers[-1]} set back by {duration(-_CLOCK_STEP_MS)}")
         if self._until(lambda: process.namespace != before):
-            self.log(f"it goes on in namespace {process.namespace}, where no id was made yet", "note")
+            self.log(f"it goes on in namespace {process.namespace}, where no id was made yet")
 
     def _replace(self, victim: Process, killed_s: float) -> None:
         if not self._until(lambda: victim.record is None or victim.record.state in ("expired", "released")):
@@ -169,11 +169,11 @@ class Demo:
         after = duration((time.monotonic() - killed_s) * 1000)
         expired = victim.record is not None and victim.record.state == "expired"
         why = "its lease ended" if expired else "another process released it"
-        self.log(f"worker id {victim.workers[-1]} is available again, {after} after the kill: {why}", "good")
+        self.log(f"worker id {victim.workers[-1]} is available again, {after} after the kill: {why}")
         newcomer = self._start()
         self.log(f"a new process starts (pid {newcomer.pid})")
         if self._until(lambda: bool(newcomer.workers)):
-            self.log(f"it claimed worker id {newcomer.workers[0]}", "good")
+            self.log(f"it claimed worker id {newcomer.workers[0]}")
 
     def _end(self) -> None:
         ending = self.fleet.terminate()
@@ -184,20 +184,16 @@ class Demo:
         self.log(f"{used} worker ids are still leased" if used else "no worker id is leased any more")
 
 
-def verdict_lines(checked: Checked, processes: Sequence[Process]) -> list[Line]:
+def verdict_lines(checked: Checked, processes: Sequence[Process]) -> list[str]:
     """Return the result of the check of the ids."""
     held = {worker for process in processes for worker in process.workers}
-    by = f" by {len(processes)} processes on {len(held)} worker ids"
-    rows: list[tuple[str, str | Line]] = [
-        ("ids", [(f"{checked.ids:,}", "strong"), (by, "")]),
-        ("duplicates", _count(checked.duplicates, "every id was compared with every other")),
-        ("wrong worker", _count(checked.wrong_workers, "every id decodes to the worker id of its process")),
-    ]
-    return pairs(rows)
-
-
-def _count(errors: int, explanation: str) -> Line:
-    return [(f"{errors:,}", "bad" if errors else "good"), (f"  {explanation}", "dim")]
+    return pairs(
+        [
+            ("ids", f"{checked.ids:,} by {len(processes)} processes on {len(held)} worker ids"),
+            ("duplicates", f"{checked.duplicates:,}  every id was compared with every other"),
+            ("wrong worker", f"{checked.wrong_workers:,}  every id decodes to the worker id of its process"),
+        ]
+    )
 
 
 DEMO = Command(

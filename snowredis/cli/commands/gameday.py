@@ -289,7 +289,7 @@ def _show(result: dict[str, Any]) -> None:
         ("use", chosen),
         *(("", printable(reason, 300)) for reason in result["reasons"]),
     ]
-    write(pairs(lines, wrap=True))
+    write(pairs(lines))
 
 
 GAMEDAY = Command(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from snowredis.cli.options import Command, Parser, layout_text, moment_ms, positive, seconds
-from snowredis.cli.output import Cell, Column, Line, table, wrapped, write
+from snowredis.cli.output import Column, table, wrapped, write
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts, preset_name, preset_source, resolve_layout
 from snowredis.process.clock import now_ms
@@ -26,24 +26,21 @@ def _layout(args: argparse.Namespace) -> None:
     write(_presets() if args.layout is None else _in_full(resolve_layout(args.layout)))
 
 
-def _presets() -> list[Line]:
+def _presets() -> list[str]:
     columns = [Column("layout"), Column("bits"), Column("until")]
     columns += [Column(title, right=True) for title in ("years", "workers", "ids/s", "tick")]
-    rows: list[list[Cell]] = []
-    for name, layout in layouts.items():
-        used_up = layout.end_ms <= now_ms()
-        end = f"{layout.end:%Y-%m-%d}" if layout.end else "past 9999"
-        rows.append(
-            [
-                (name, "strong"),
-                "/".join(str(getattr(layout, width)) for width in _BITS),
-                (end, "bad" if used_up else ""),
-                ("over", "bad") if used_up else f"{layout.lifetime_years:,.1f}",
-                f"{layout.workers:,}",
-                f"{int(layout.ids_per_second):,}",
-                f"{layout.tick_ms:,} ms",
-            ]
+    rows = [
+        (
+            name,
+            "/".join(str(getattr(layout, width)) for width in _BITS),
+            f"{layout.end:%Y-%m-%d}" if layout.end else "past 9999",
+            "over" if layout.end_ms <= now_ms() else f"{layout.lifetime_years:,.1f}",
+            f"{layout.workers:,}",
+            f"{int(layout.ids_per_second):,}",
+            f"{layout.tick_ms:,} ms",
         )
+        for name, layout in layouts.items()
+    ]
     notes = [
         "",
         "bits: timestamp/datacenter/backup/worker/sequence",
@@ -51,17 +48,16 @@ def _presets() -> list[Line]:
         "over: for reading old ids only",
         "all about one: snowredis layout NAME",
     ]
-    return [*table(columns, rows), *([(note, "dim")] for note in notes)]
+    return [*table(columns, rows), *notes]
 
 
-def _in_full(layout: Layout) -> list[Line]:
-    lines: list[Line] = [[(text, "")] for text in layout.describe().split("\n")]
+def _in_full(layout: Layout) -> list[str]:
+    lines = layout.describe().split("\n")
     if layout.end_ms <= now_ms():
-        lines.append([("over         for reading old ids only: no pool can be made with it", "bad")])
-    lines.append([("spec         ", ""), (layout_spec(layout), "note")])
+        lines.append("over         for reading old ids only: no pool can be made with it")
+    lines.append(f"spec         {layout_spec(layout)}")
     if name := preset_name(layout):
-        lines.append([("preset       ", ""), (name, "strong")])
-        lines += wrapped([("source       ", "")], preset_source(name))
+        lines += [f"preset       {name}", *wrapped("source       ", preset_source(name))]
     return lines
 
 

@@ -60,7 +60,7 @@ def _create(args: argparse.Namespace) -> None:
         reason = "Redis did not know the pool, or was restarted, when a worker or this command asked"
         if created:
             reason = "the pool of this name before ends then"
-        write(wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
+        write(wrapped("", f"new workers wait for {duration(wait_ms)}: {reason}"))
     if info.signature != PoolConfig(name=info.name).signature:
         show(info, _SETTINGS)
 
