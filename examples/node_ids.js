@@ -3,12 +3,10 @@
 //   snowredis pool create orders --url redis://localhost:6379
 //   snowredis run --url redis://localhost:6379 --pool orders -- node examples/node_ids.js 10
 //   … prints ten ids of the default layout; `snowredis decode ID` shows their worker id.
-// One process takes SNOWREDIS_WORKER_ID. Of several (`snowredis run --processes 4 -- …`: PM2, cluster), each takes the one
-// of its number, which PM2 sets as NODE_APP_INSTANCE, and cluster.fork({ NODE_APP_INSTANCE: i }) as well.
-const shared = process.env.SNOWREDIS_WORKER_IDS?.split(",");
-const workerId = shared ? shared[Number(process.env.NODE_APP_INSTANCE)] : process.env.SNOWREDIS_WORKER_ID;
-if (workerId === undefined || (!shared && (process.env.NODE_APP_INSTANCE > 0 || require("cluster").isWorker)))
-  throw new Error("each process needs its own worker id: snowredis run --processes N, and NODE_APP_INSTANCE 0 … N - 1");
+// Processes of a cluster inherit one worker id, and would repeat each other's ids.
+const workerId = process.env.SNOWREDIS_WORKER_ID;
+if (workerId === undefined || process.env.NODE_APP_INSTANCE > 0 || require("cluster").isWorker)
+  throw new Error("each process needs its own worker id: start each with snowredis run, not as a cluster");
 const [timestampBits, datacenterBits, backupBits, workerBits, sequenceBits] =
   process.env.SNOWREDIS_LAYOUT.split(";")[0].split("/").map(Number);
 const options = new URLSearchParams(process.env.SNOWREDIS_LAYOUT.split(";").slice(1).join("&"));

@@ -28,22 +28,18 @@ if TYPE_CHECKING:
 _MAX_TEXT = 300
 
 
-def show(records: Any, columns: str, *, as_json: bool = False, now_ms: int | None = None, head: bool = True) -> bool:
+def show(records: Any, columns: str, *, as_json: bool = False, now_ms: int | None = None) -> bool:
     """Print a record as names and values, or a list of them as a table. Return whether somebody reads it.
 
     Args:
         columns: names of fields in JSON, separated by spaces; "maker.host": a field of a record in a field.
         as_json: print each record in one line, as to_json() shows it, instead.
         now_ms: times are shown relative to this one; None: in UTC.
-        head: whether a table has a line of titles.
     """
     if as_json:
         rows = records if isinstance(records, list | tuple) and not hasattr(records, "_fields") else [records]
         return emit("".join(f"{json.dumps(to_json(row))}\n" for row in rows))
-    if isinstance(records, list):
-        lines = table_of(records, columns, now_ms)
-        return write(lines if head else lines[1:])
-    return write(pairs_of(records, columns, now_ms))
+    return write((table_of if isinstance(records, list) else pairs_of)(records, columns, now_ms))
 
 
 def show_each(names: Iterable[str], read: Callable[[str], Any], columns: str, *, as_json: bool, empty: str) -> None:

@@ -1,11 +1,8 @@
-"""`events`: what happened, and what happens."""
+"""`events`: what happened."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +10,6 @@ import pytest
 import redis
 
 import snowredis
-from tests.support import warm
 
 Cli = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -51,29 +47,3 @@ def test_events_that_somebody_made_up_do_nothing(cli: Cli, pool_name: str, clien
     # no time is negative
     assert len(result.out.splitlines()) == 1 + 2
     assert all(char == "\n" or char.isprintable() for char in result.out)
-
-
-def test_follow_goes_on_until_it_is_interrupted(
-    cli: Cli, pool_name: str, server_url: str, command: Callable[..., list[str]], process_environment: dict[str, str]
-) -> None:
-    cli("pool", "create", pool_name)
-    process = warm.Popen(
-        command("events", "--pool", pool_name, "--follow", "--json"),
-        env={**os.environ, **process_environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["kind"] == "floor"
-        with snowredis.connect(server_url, pool=pool_name, label="now") as ids:
-            ids.claim()
-            claimed = json.loads(process.stdout.readline())
-            assert (claimed["kind"], claimed["label"]) == ("claimed", "now")
-        assert json.loads(process.stdout.readline())["kind"] == "released"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
-    finally:
-        process.kill()
-        process.communicate()

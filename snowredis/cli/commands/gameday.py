@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import math
 import secrets
 import subprocess
@@ -18,13 +17,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.fleet import Fleet
 from snowredis.cli.options import Command, Parser, between, natural, seconds
-from snowredis.cli.output import pairs, printable, write
+from snowredis.cli.show import show
+from snowredis.core.as_json import in_json
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.snowflake.protocol.pool_config import pool_keys
@@ -40,7 +42,7 @@ _READY_LIMIT_S = 60.0
 # a failure begins within this time after the person, or the command, made it
 _BEGINS_S = 3.0
 # a Redis that replies after this time was not seen to fail
-_SEEN_AWAY_S = 0.5
+_SEEN_AWAY_MS = 500
 # each process makes so many ids a second
 _RATE, _LABEL = 1_000, "gameday"
 # between two numbered writes
@@ -49,46 +51,95 @@ _WRITE_EVERY_S = 0.01
 _LEAST_SLACK_S = 15
 # for clocks of two servers that differ
 _CLOCKS_S = 3
+_COLUMNS = "acknowledged lost away_ms identities replicas noticed longest_pause_ms slowest_start_ms never_started ids "
+_COLUMNS += "repeated settings reason"
 
 
-def pauses(fleet: Fleet, first: int) -> dict[str, Any]:
-    """Return the longest pause of the *first* processes of *fleet*, and how long later ones took to make an id."""
-    longest_s, starts_s, layout = 0.0, [], Layout()
-    for number, process in enumerate(fleet.processes):
-        ticks = [an_id >> layout.timestamp_shift for an_id in process.ids]
-        if number < first:
-            gaps = (after - before for before, after in itertools.pairwise(ticks))
-            longest_s = max(longest_s, max(gaps, default=0) / 1000)
-        elif ticks:
-            starts_s.append(layout.ms_at(ticks[0]) / 1000 - process.started_s)
-    return {
-        "longest_pause_s": round(longest_s, 2),
-        "slowest_start_s": round(max(starts_s, default=0.0), 2),
-        "never_started": len(fleet.processes) - first - len(starts_s),
-    }
-
-
-class Observed(NamedTuple):
-    """Fate of the acknowledged writes, and the identity that Redis showed.
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Result of a trial: what Redis lost, and what the processes did meanwhile.
 
     Attributes:
-        lost_for_s: from the first lost write to the last.
-        away_s: the longest time without an acknowledgement.
-        identities: each pair of run id and replication id, once.
+        acknowledged, lost: how many numbered writes Redis acknowledged, and how many of them are gone.
+        lost_for_ms: from the first lost write to the last.
+        away_ms: the longest time without an acknowledgement.
+        identities: how many pairs of run id and replication id Redis showed.
         replicas: the most that Redis reported.
+        noticed: whether the pool has another incarnation.
+        unidentified: why scripts cannot see the identity of Redis; empty if they can.
+        ids, repeated: how many ids were made, and how many of them repeat another one.
+        longest_pause_ms: between two ids of a process that was there from the start.
+        slowest_start_ms, never_started: of the processes that were started later.
     """
 
     acknowledged: int
     lost: int
-    lost_for_s: float
-    away_s: float
-    identities: list[tuple[str, str]]
+    lost_for_ms: int
+    away_ms: int
+    identities: int
     replicas: int
+    noticed: bool
+    unidentified: str
+    ids: int = 0
+    repeated: int = 0
+    longest_pause_ms: int = 0
+    slowest_start_ms: int = 0
+    never_started: int = 0
 
     @property
     def failed(self) -> bool:
         """True if anything was seen that a failure does."""
-        return self.lost > 0 or self.away_s > _SEEN_AWAY_S or len(self.identities) > 1
+        return self.lost > 0 or self.away_ms > _SEEN_AWAY_MS or self.identities > 1
+
+    @property
+    @in_json
+    def settings(self) -> dict[str, Any]:
+        """The settings that connect() needs with this Redis."""
+        return self._advice[0]
+
+    @property
+    @in_json
+    def reason(self) -> str:
+        """Why these settings."""
+        return self._advice[1]
+
+    @property
+    def _advice(self) -> tuple[dict[str, Any], str]:
+        if self.unidentified:
+            return {"durability": "none"}, f"scripts cannot tell this Redis from another one: {self.unidentified}"
+        if self.lost and not self.noticed:
+            text = "acknowledged writes were lost, and Redis shows nothing by which scripts notice it"
+            return {"durability": "none"}, text
+        chosen: dict[str, Any] = {"durability": "detect"}
+        reasons = ["no acknowledged write was lost in this trial, which does not prove that none ever is"]
+        if self.lost:
+            reasons = [
+                "acknowledged writes were lost, and the pool noticed it: with durability assured, ids would repeat"
+            ]
+        if self.replicas and self.identities > 1:
+            lost_for_s = self.lost_for_ms / 1000
+            chosen["failover_slack"] = max(_LEAST_SLACK_S, round(2 * lost_for_s + 1)) + _CLOCKS_S
+            reasons.append(f"a replica took over, and {lost_for_s:.1f} s of writes to the old master were lost")
+        if self.replicas and self.lost:
+            chosen["min_replicas"] = "all"
+            reasons.append("with min_replicas, a lease counts only when the replicas have it")
+        return chosen, "; ".join(reasons)
+
+
+def pauses(fleet: Fleet, first: int) -> dict[str, int]:
+    """Return the longest pause of the *first* processes of *fleet*, and how long later ones took to make an id."""
+    longest, starts_ms, layout = 0, [], Layout()
+    for number, process in enumerate(fleet.processes):
+        ticks = [an_id >> layout.timestamp_shift for an_id in process.ids]
+        if number < first:
+            longest = max([longest, *(after - before for before, after in itertools.pairwise(ticks))])
+        elif ticks:
+            starts_ms.append(round(layout.ms_at(ticks[0]) - 1000 * process.started_s))
+    return {
+        "longest_pause_ms": longest * layout.tick_ms,
+        "slowest_start_ms": max(starts_ms, default=0),
+        "never_started": len(fleet.processes) - first - len(starts_ms),
+    }
 
 
 class Canary(threading.Thread):
@@ -104,7 +155,7 @@ class Canary(threading.Thread):
         self._client, self._where, self._end = pool.client, pool.where, threading.Event()
         # each number that Redis acknowledged, and when, in seconds of the monotonic clock
         self._acknowledged: dict[int, float] = {}
-        self._identities: list[tuple[str, str]] = []
+        self._identities: set[tuple[str, str]] = set()
         self._replicas = 0
 
     def run(self) -> None:
@@ -120,7 +171,7 @@ class Canary(threading.Thread):
                 if number % 10 == 1:
                     info = server_of(self._client, self.key).info("everything")
                     self._replicas = max(self._replicas, int(info.get("connected_slaves", 0)))
-                    self._identities.append((str(info.get("run_id", "")), str(info.get("master_replid", ""))))
+                    self._identities.add((str(info.get("run_id", "")), str(info.get("master_replid", ""))))
 
     def replied_s(self) -> float:
         """Return the time of the last acknowledged write, in seconds of the monotonic clock; 0: none."""
@@ -132,8 +183,8 @@ class Canary(threading.Thread):
         if self.is_alive():
             self.join()
 
-    def seen(self) -> Observed:
-        """Return what was seen. Call it after stop(). Raises StoreUnavailable if Redis is away."""
+    def trial(self, *, noticed: bool, unidentified: str) -> Trial:
+        """Return what was seen of the writes. Call it after stop(). Raises StoreUnavailable if Redis is away."""
         from snowredis.servers.runner import translated
 
         with translated(self._where):
@@ -142,34 +193,8 @@ class Canary(threading.Thread):
         lost = [moment for number, moment in self._acknowledged.items() if number not in there]
         away_s = max((after - before for before, after in itertools.pairwise(times)), default=0.0)
         lost_for_s = lost[-1] - lost[0] if lost else 0.0
-        identities = list(dict.fromkeys(self._identities))
-        return Observed(len(times), len(lost), lost_for_s, away_s, identities, self._replicas)
-
-
-def advise(seen: Observed, *, noticed: bool, unidentified: str) -> tuple[dict[str, Any], list[str]]:
-    """Return settings for connect(), and the reasons for them.
-
-    Args:
-        noticed: whether the pool has another incarnation.
-        unidentified: why scripts cannot see the identity of Redis; empty if they can.
-    """
-    if unidentified:
-        return {"durability": "none"}, [f"scripts cannot tell this Redis from another one: {unidentified}"]
-    if seen.lost and not noticed:
-        return {"durability": "none"}, [
-            "acknowledged writes were lost, and Redis shows nothing by which scripts notice it"
-        ]
-    chosen: dict[str, Any] = {"durability": "detect"}
-    reasons = ["no acknowledged write was lost in this trial, which does not prove that none ever is"]
-    if seen.lost:
-        reasons = ["acknowledged writes were lost, and the pool noticed it. With durability assured, ids would repeat"]
-    if seen.replicas and len(seen.identities) > 1:
-        chosen["failover_slack"] = max(_LEAST_SLACK_S, round(2 * seen.lost_for_s + 1)) + _CLOCKS_S
-        reasons.append(f"a replica took over, and {seen.lost_for_s:.1f} s of writes to the old master were lost")
-    if seen.replicas and seen.lost:
-        chosen["min_replicas"] = "all"
-        reasons.append("with min_replicas, a lease counts only when the replicas have it")
-    return chosen, reasons
+        durations = round(1000 * lost_for_s), round(1000 * away_s)
+        return Trial(len(times), len(lost), *durations, len(self._identities), self._replicas, noticed, unidentified)
 
 
 def _add_arguments(parser: Parser) -> None:
@@ -179,7 +204,7 @@ def _add_arguments(parser: Parser) -> None:
     text = "of their leases, 2 to 60 seconds (default: 5, or 27.5 with Sentinel or Cluster)"
     parser.add_argument("--ttl", type=between(2, 60, seconds), metavar="S", help=text)
     parser.add_argument("--do", metavar="COMMAND", help="a shell command that makes Redis fail, instead of a person")
-    parser.add_argument("--json", metavar="FILE", help="also write the result to this file, for a reviewer")
+    parser.add_json("one object, for a reviewer")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -207,42 +232,41 @@ def _run(args: argparse.Namespace) -> int:
             for _ in range(args.workers):
                 fleet.start(_LABEL)
             _wait(lambda: all(each.count for each in fleet.processes), _READY_LIMIT_S, "the processes make no ids")
-            print(f"{args.workers} processes make ids in the pool {name}.", flush=True)
-            _while_failing(args.do, fleet, canary.replied_s, 1.5 * ttl_s + slack_s)
+            # how far the trial is
+            say = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
+            say(f"{args.workers} processes make ids in the pool {name}.")
+            _while_failing(args.do, fleet, canary.replied_s, 1.5 * ttl_s + slack_s, say)
             canary.stop()
-            seen, noticed = canary.seen(), pool.info().incarnation != began.incarnation
+            noticed = pool.info().incarnation != began.incarnation
+            trial = canary.trial(noticed=noticed, unidentified=unidentified)
         finally:
             with uninterrupted():
                 canary.stop()
                 fleet.close()
                 # no reservation matters of a pool that no process will use again
                 pool.client.delete(*pool_keys(name), canary.key)
-        if not seen.failed:
+        if not trial.failed:
             raise CommandError(
                 ExitCode.ERROR,
-                f"{seen.acknowledged:,} writes were acknowledged without a pause, and Redis shows one identity: no "
+                f"{trial.acknowledged:,} writes were acknowledged without a pause, and Redis shows one identity: no "
                 "failure was seen, so there is no verdict. Make Redis fail, and try again",
             )
-        settings, reasons = advise(seen, noticed=noticed, unidentified=unidentified)
         checked = fleet.check()
-        result: dict[str, Any] = {
-            "server": pool.where,
-            "writes": seen._asdict(),
-            "noticed": noticed,
-            "ids": {"ids": checked.ids, "repeated": checked.duplicates} | pauses(fleet, args.workers),
-            "settings": settings,
-            "reasons": reasons,
-        }
-    if args.json:
-        Path(args.json).write_text(json.dumps(result, indent=2) + "\n")
-    _show(result)
-    return ExitCode.FOUND_ERRORS if result["ids"]["repeated"] else ExitCode.OK
+        trial = replace(trial, ids=checked.ids, repeated=checked.duplicates, **pauses(fleet, args.workers))
+    show(trial, _COLUMNS, as_json=args.json)
+    return ExitCode.FOUND_ERRORS if trial.repeated else ExitCode.OK
 
 
-def _while_failing(command: str | None, fleet: Fleet, replied_s: Callable[[], float], settle_s: float) -> None:
+def _while_failing(
+    command: str | None,
+    fleet: Fleet,
+    replied_s: Callable[[], float],
+    settle_s: float,
+    say: Callable[[str], object],
+) -> None:
     """Let Redis fail, start processes meanwhile, and wait until *settle_s* after it replies again."""
     if command is None:
-        print("Now fail over, restart, freeze or empty your Redis. Press Enter when it is done.", flush=True)
+        say("Now fail over, restart, freeze or empty your Redis. Press Enter when it is done.")
         lines: list[str] = []
         pressed = threading.Thread(target=lambda: lines.append(sys.stdin.readline()), daemon=True)
         pressed.start()
@@ -258,7 +282,7 @@ def _while_failing(command: str | None, fleet: Fleet, replied_s: Callable[[], fl
             raise CommandError(ExitCode.ERROR, text)
     over_s = time.monotonic()
     _wait(lambda: replied_s() > over_s + _BEGINS_S, _LIMIT_S, "Redis did not reply", fleet)
-    print(f"Redis replies. New processes have {settle_s:.0f} s to start.", flush=True)
+    say(f"Redis replies. New processes have {settle_s:.0f} s to start.")
     settled_s = time.monotonic() + settle_s
     _wait(lambda: time.monotonic() > settled_s, fleet=fleet)
 
@@ -274,22 +298,6 @@ def _wait(ready: Callable[[], bool], limit_s: float = math.inf, failure: str = "
             started_s = now_s
             fleet.start(_LABEL)
         time.sleep(0.1)
-
-
-def _show(result: dict[str, Any]) -> None:
-    writes, ids = result["writes"], result["ids"]
-    changed = "shows another identity" if len(writes["identities"]) > 1 else "shows the same identity"
-    chosen = ", ".join(f"{name}={value!r}" for name, value in result["settings"].items())
-    lines = [
-        ("acknowledged writes", f"{writes['acknowledged']:,}, of which {writes['lost']:,} were lost"),
-        ("Redis", f"was away for {writes['away_s']:.1f} s, and {changed}"),
-        ("living processes", f"longest pause {ids['longest_pause_s']:.2f} s"),
-        ("new processes", f"slowest start {ids['slowest_start_s']:.1f} s, {ids['never_started']} did not start"),
-        ("ids", f"{ids['ids']:,}, {ids['repeated']:,} repeated"),
-        ("use", chosen),
-        *(("", printable(reason, 300)) for reason in result["reasons"]),
-    ]
-    write(pairs(lines))
 
 
 GAMEDAY = Command(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.commands.ids import settings_of_pool, warnings_on_stderr
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, positive, settings
+from snowredis.cli.options import Command, Parser, settings
 
 if TYPE_CHECKING:
     from snowredis.cli.program_lease import ProgramLease
@@ -97,20 +97,18 @@ class _Killer:
 class _Program:
     """One run of the program, in a process group of its own."""
 
-    def __init__(self, words: list[str], held: list[ProgramLease], killer: _Killer) -> None:
+    def __init__(self, words: list[str], lease: ProgramLease, killer: _Killer) -> None:
         self._killer = killer
-        self.kill_s = min(_KILL_S, held[0].ttl_ms / 4000)
-        self.code: int | None = None
+        self.kill_s = min(_KILL_S, lease.ttl_ms / 4000)
         variables = {
-            # several processes that know of one would share it
-            "WORKER_ID" if len(held) == 1 else "WORKER_IDS": ",".join(str(each.worker) for each in held),
-            "DATACENTER": held[0].datacenter,
-            "LAYOUT": held[0].layout_spec,
-            "FROM": max(each.from_ms for each in held),
-            "UNTIL": min(each.until_ms for each in held),
+            "WORKER_ID": lease.worker,
+            "DATACENTER": lease.datacenter,
+            "LAYOUT": lease.layout_spec,
+            "FROM": lease.from_ms,
+            "UNTIL": lease.until_ms,
         }
         environment = os.environ | {f"SNOWREDIS_{name}": str(value) for name, value in variables.items()}
-        left_s = _left_s(held) - self.kill_s / 2
+        left_s = lease.left_s - self.kill_s / 2
 
         def begin() -> None:
             # in the child, before the program begins: the killer knows it even if this process is killed here
@@ -124,16 +122,10 @@ class _Program:
             raise CommandError(ExitCode.ERROR, f"{words[0]} does not start: {error}") from error
         self.group = self._process.pid
 
-    def reap(self) -> bool:
-        """Reap the program, and as process 1 whatever else has ended. Returns True if the program has ended."""
-        with contextlib.suppress(ChildProcessError):
-            if os.getpid() == 1:
-                while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-                    if ended.si_pid in (self.group, self._killer._process.pid):
-                        break
-                    os.waitpid(ended.si_pid, 0)
-        self.code = self._process.poll()
-        return self.code is not None
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None: it runs."""
+        return self._process.poll()
 
     def send(self, number: int) -> None:
         """Send a signal to the program."""
@@ -145,7 +137,7 @@ class _Program:
         until_s = time.monotonic() + max(0.0, min(grace_s, left_s - self.kill_s))
         for number in (signal.SIGTERM, signal.SIGCONT):
             self._send_all(number)
-        while not self.reap() and time.monotonic() < until_s:
+        while self.code is None and time.monotonic() < until_s:
             signals.wait(min(_EVERY_S, until_s - time.monotonic()))
         self.kill()
 
@@ -155,7 +147,7 @@ class _Program:
             # by now, another group may have its number
             return
         self._send_all(signal.SIGKILL)
-        self.code = self._process.wait()
+        self._process.wait()
         self.group = 0
         self._killer.tell(0, 0)
 
@@ -165,14 +157,8 @@ class _Program:
             os.killpg(self.group, number)
 
 
-def _left_s(held: list[ProgramLease]) -> float:
-    return min(each.left_s for each in held)
-
-
 def _add_arguments(parser: Parser) -> None:
     parser.add_redis()
-    text = "lease a worker id for each of N processes of the program, as SNOWREDIS_WORKER_IDS (default: 1)"
-    parser.add_argument("--processes", type=positive, default=1, metavar="N", help=text)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM …")
 
 
@@ -192,31 +178,28 @@ def _run(args: argparse.Namespace) -> int:
     killer = _Killer()
     try:
         # before the handlers: until there is a program, signals end this process
-        with warnings_on_stderr(), contextlib.ExitStack() as stack:
-            held = [stack.enter_context(ProgramLease({"url": url, **options})) for _ in range(args.processes)]
-            ttl_s = held[0].ttl_ms / 1000
-            signals, grace_s = _Signals(), min(_GRACE_S, ttl_s / 4)
-            return _supervise(_Program(words, held, killer), held, killer, signals, grace_s)
+        with warnings_on_stderr(), ProgramLease({"url": url, **options}) as lease:
+            signals = _Signals()
+            return _supervise(_Program(words, lease, killer), lease, killer, signals)
     finally:
         killer.close()
 
 
-def _supervise(program: _Program, held: list[ProgramLease], killer: _Killer, signals: _Signals, grace_s: float) -> int:
+def _supervise(program: _Program, lease: ProgramLease, killer: _Killer, signals: _Signals) -> int:
     """Wait for the end of the program; return its exit code. Raises CommandError if it had to be ended."""
-    workers = ", ".join(str(each.worker) for each in held)
+    grace_s = min(_GRACE_S, lease.ttl_ms / 4000)
     try:
-        while not program.reap():
-            left_s = _left_s(held)
+        while (code := program.code) is None:
+            left_s = lease.left_s
             if left_s <= grace_s + program.kill_s:
                 program.end(left_s, grace_s, signals)
                 why = "could not be renewed in time" if left_s else "was lost"
-                raise CommandError(ExitCode.LEASE_OR_CLOCK, f"worker id {workers} {why}; the program was ended")
+                raise CommandError(ExitCode.LEASE_OR_CLOCK, f"worker id {lease.worker} {why}; the program was ended")
             killer.tell(program.group, left_s - program.kill_s / 2)
             for number in signals.wait(_EVERY_S):
                 program.send(number)
     finally:
         program.kill()
-    code = program.code or 0
     return code if code >= 0 else 128 - code
 
 
@@ -225,12 +208,10 @@ RUN = Command(
     "run any program of one process with a worker id of a pool",
     """Claims a worker id, and runs the program with SNOWREDIS_WORKER_ID, SNOWREDIS_DATACENTER, SNOWREDIS_LAYOUT,
 SNOWREDIS_FROM and SNOWREDIS_UNTIL (ms since 1970). The worker id is for one process: others of the program inherit the
-variable, and would repeat its ids. With --processes N there are N worker ids in SNOWREDIS_WORKER_IDS, and each process
-takes another one. Signals and the exit code are passed on. The program is ended before a reservation ends, if it cannot
-be renewed: exit code 8.""",
+variable, and would repeat its ids. Signals and the exit code are passed on. The program is ended before its reservation
+ends, if that cannot be renewed: exit code 8.""",
     [
         ("snowredis run --pool orders -- node server.js", "one process"),
-        ("snowredis run --pool orders --processes 4 -- pm2-runtime app.json", "four"),
     ],
     _add_arguments,
     _run,

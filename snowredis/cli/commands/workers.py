@@ -7,26 +7,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, open_known_pool, open_pool, settings
 from snowredis.cli.output import printable
 from snowredis.cli.show import show, show_conditions, show_status
-from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from snowredis.monitor.conditions import Status
-    from snowredis.monitor.events import Event
     from snowredis.monitor.pool import Snapshot
-    from snowredis.worker_pool import WorkerPool
 
 # --- workers ------------------------------------------------------------------------------------
 
-_COLUMNS = "worker state host pid label heartbeat_at ends_at ids_until ids_made ids_per_second"
-# further columns, which say something from this value on, either way
-_FROM = {"clock_offset_ms": 100, "namespace": 1, "clock_backs": 1}
+_COLUMNS = "worker state host pid label heartbeat_at ends_at ids_until ids_made ids_per_second clock_offset_ms refused "
+_COLUMNS += "version"
 # leases that ended, the newest of them
 MOST_ENDED = 20
 
@@ -54,13 +49,7 @@ def _show_workers(snapshot: Snapshot, status: Status, where: str) -> None:
     print(f"pool {info.name} at {printable(where)}: {info.used:,} of {info.capacity:,} worker ids are leased")
     show_status(status)
     if snapshot.leases:
-        rows = [*snapshot.living, *snapshot.ended[:MOST_ENDED]]
-        columns = [_COLUMNS]
-        columns += [name for name, least in _FROM.items() if any(abs(getattr(row, name)) >= least for row in rows)]
-        columns.append("refused")
-        if len({each.owner.version for each in snapshot.living}) > 1:
-            columns.append("version")
-        show(rows, " ".join(columns), now_ms=info.now_ms)
+        show([*snapshot.living, *snapshot.ended[:MOST_ENDED]], _COLUMNS, now_ms=info.now_ms)
     if len(snapshot.ended) > MOST_ENDED:
         print(f"… and {len(snapshot.ended) - MOST_ENDED:,} more that ended: --json has all")
 
@@ -68,7 +57,7 @@ def _show_workers(snapshot: Snapshot, status: Status, where: str) -> None:
 WORKERS = Command(
     "workers",
     "show which process has which worker id, and which leases ended without a release",
-    """Ids, rate, clock and namespace are as of the last heartbeat. State: alive, no-ids (it sends heartbeats, and gets
+    """Ids, rate and clock are as of the last heartbeat. State: alive, no-ids (it sends heartbeats, and gets
 no ids), silent (no heartbeat for two thirds of a ttl), expired (the lease ended without a release), died (another
 process found its process dead). Ended ones are listed for an hour, or as long as they may have ids.""",
     [
@@ -84,48 +73,21 @@ process found its process dead). Ended ones are listed for an hour, or as long a
 
 # what people see; `tail` has other numbers
 NEWEST_EVENTS = 20
-# pause between two reads of Redis
-_FOLLOW_EVERY_S = 0.5
 _EVENT_COLUMNS = "at kind worker host pid label text until stats.ids_made stats.clock_offset_ms"
 
 
 def _add_events_arguments(parser: Parser) -> None:
     parser.add_redis()
-    parser.add_argument("--follow", "-f", action="store_true", help="then show new events, until Ctrl-C")
     parser.add_json("one JSON object per line, of all events that are kept")
 
 
 def _events(args: argparse.Namespace) -> None:
     with open_known_pool(args) as pool:
         # raises PoolNotFound, where events() returns none
-        now_ms = pool.info().now_ms
+        pool.info()
         events = pool.events(newest=None if args.json else NEWEST_EVENTS)
-        _show_events(events, args)
-        if args.follow:
-            _follow(pool, events[-1].id if events else str(now_ms), args)
-
-
-def _follow(pool: WorkerPool, after: str, args: argparse.Namespace) -> None:
-    """Show the events *after* one as they happen, until Ctrl-C. After an outage of Redis none is missing."""
-    is_away = False
-    while True:
-        try:
-            events = pool.events(since=after)
-            if not _show_events(events, args, head=False):
-                return
-            after = events[-1].id if events else after
-        except StoreUnavailable as error:
-            if not is_away:
-                print(f"snowredis: {printable(str(error), 300)}; trying again", file=sys.stderr)
-            is_away = True
-        else:
-            is_away = False
-        time.sleep(_FOLLOW_EVERY_S)
-
-
-def _show_events(events: list[Event], args: argparse.Namespace, *, head: bool = True) -> bool:
-    """Print events; return whether somebody reads them."""
-    return not events or show(events, _EVENT_COLUMNS, as_json=args.json, head=head)
+    if events:
+        show(events, _EVENT_COLUMNS, as_json=args.json)
 
 
 EVENTS = Command(
@@ -134,7 +96,7 @@ EVENTS = Command(
     """Shows the newest 20; with --json all that are kept, about 20,000. Times are those of the Redis clock, in UTC.""",
     [
         ("snowredis events --pool orders", "the newest 20"),
-        ("snowredis events --follow", "then new ones"),
+        ("watch snowredis events --pool orders", "every 2 s"),
         ("snowredis events --json | jq 'select(.worker == 17)'", "one id"),
     ],
     _add_events_arguments,
