@@ -36,7 +36,6 @@ _FENCES = f"""WITH RECURSIVE part(oid) AS ({{}}
     FROM part JOIN pg_class c USING (oid) LEFT JOIN (pg_trigger t JOIN pg_proc p ON p.oid = tgfoid)
     ON tgrelid = c.oid AND tgname = '{FENCE}' AND tgtype = 5 AND tgconstraint = 0 AND tgenabled IN ('O', 'A')
     GROUP BY root, tgqual::text, tgargs, tgfoid, prosrc, fit ORDER BY 1, 2"""
-_ALL = f"SELECT tgrelid FROM pg_trigger WHERE tgname = '{FENCE}' AND tgparentid = 0"
 # number of a transaction that wrote, why rows of any table could be missed, and the time
 _BEGUN = f"""SELECT pg_current_xact_id_if_assigned()::text, CASE WHEN pg_is_in_recovery() THEN
     'this is a replica. Use the primary' WHEN version() !~ '^PostgreSQL [0-9a-z.]+[ ,]'
@@ -325,10 +324,10 @@ def _is_ordered(node: dict[str, Any], columns: dict[str, str], others: set[str])
     return found is not None
 
 
-def fences(run: _Run, tables: Sequence[str] = ()) -> list[Fence]:
-    """Return the fences of *tables*, quoted names, and of their parts; none: of all tables with a fence."""
+def fences(run: _Run, tables: Sequence[str]) -> list[Fence]:
+    """Return the fences of *tables*, quoted names, and of their parts."""
     chosen = " UNION ".join(f"SELECT $name${table}$name$::regclass::oid" for table in tables)
-    return [Fence.shown(*row) for row in run(_FENCES.format(chosen or _ALL))]
+    return [Fence.shown(*row) for row in run(_FENCES.format(chosen))]
 
 
 @contextlib.contextmanager

@@ -9,12 +9,10 @@ import contextlib
 from dataclasses import dataclass
 
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
-from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.clock import now_ms
 from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol.administration import Ends, PoolAdministration
-from snowredis.snowflake.protocol.open import pool_config
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.replies import Created, Seen
 from snowredis.snowflake.protocol.requests import CreateRequest
@@ -93,7 +91,7 @@ class WorkerPool(PoolMonitor):
                 "delete it nevertheless with force=True (--force)."
             )
         try:
-            reply = PoolAdministration(self.server, config_of(info)).delete(now_ms())
+            reply = PoolAdministration(self.server, info.config).delete(now_ms())
         except (ConfigError, LayoutMismatch, StoreUnavailable) as error:
             if isinstance(error, StoreUnavailable) and error.code != "broken":
                 raise
@@ -116,8 +114,3 @@ class WorkerPool(PoolMonitor):
         with translated(self.where):
             self.client.delete(*pool_keys(self.name))
         return Deletion(alive, 0, 0, over=True, dropped=True)
-
-
-def config_of(info: PoolInfo) -> PoolConfig:
-    """Return the constants of the pool as it is stored."""
-    return pool_config({"pool": info.name} | info.options)

@@ -15,12 +15,12 @@ from typing import Any
 
 from snowredis.errors import REFUSED, SnowredisError, StoreUnavailable, count
 from snowredis.monitor.conditions import LEVELS, Condition, Found
-from snowredis.monitor.pool import setting_ms
-from snowredis.readers import database_session, fences
+from snowredis.monitor.pool import stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import WHY_UNIDENTIFIED, read_lua, text_of
 from snowredis.snowflake.crash.files import OFF, VARIABLE, RecordsOff, find_place, make_file, remove
+from snowredis.snowflake.protocol.pool_config import signature_fields
 
 # results of each level, from a text and an advice; ok: all is well, unknown: the check was not possible
 ok, unknown, warning, critical = (partial(Found, level) for level in LEVELS)
@@ -178,7 +178,8 @@ def _clock(client: Any, key: str) -> Found:
     redis_ms = server_now_ms(client, key)
     # Redis read its clock about halfway
     offset_ms = (before_ms + time.time_ns() / 1e6) / 2 - redis_ms
-    lead_ms = setting_ms(text_of(client.hget(key, "signature") or b""), "max_clock_lead_ms") or 2_500
+    stored = signature_fields(text_of(client.hget(key, "signature") or b""))
+    lead_ms = stored_int(stored.get("max_clock_lead_ms", "")) or 2_500
     text = f"this host's clock is {offset_ms:+.0f} ms against Redis'"
     if offset_ms > lead_ms:
         advice = "ids stay unique, but reservations get shorter, down to zero: correct the clock"
@@ -199,32 +200,6 @@ def missing_identity(client: Any, key: str) -> str:
     return WHY_UNIDENTIFIED.get(code, code) if code != "replica" else ""
 
 
-def _identity(client: Any, key: str) -> Found:
-    missing = missing_identity(client, key)
-    if missing:
-        return warning(f"this Redis cannot be identified: {missing}", UNIDENTIFIED)
-    return ok("this Redis can be identified, so restarts and failovers are detected")
-
-
-def check_database(url: str) -> Iterator[Condition]:
-    """Check whether readers could miss rows of the tables of a database that have a fence. Needs SQLAlchemy."""
-    advice = "see docs/how-to/page-by-id.md"
-    try:
-        import sqlalchemy
-
-        with database_session(sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)) as (run, _):
-            found, problem = fences(run), ""
-    except Exception as failure:  # noqa: BLE001 - the errors of drivers have no common class
-        found, problem = [], str(failure)
-    if problem or not found:
-        yield critical(problem or "no table with a fence can be seen", advice).of("database")
-    for fence in found:
-        if fence.problem:
-            yield critical(f"rows of {fence.table} could be missed: {fence.problem}", advice).of("fence")
-        else:
-            yield ok(f"the fence of {fence.table} refuses ids older than {fence.lag_ms / 1000:g} s").of("fence")
-
-
 # checks of what INFO says
 _INFO_CHECKS: Mapping[str, Callable[[dict[str, Any], Any], Found]] = {
     "redis": _version,
@@ -235,5 +210,4 @@ _INFO_CHECKS: Mapping[str, Callable[[dict[str, Any], Any], Found]] = {
 # checks with commands, on a key of a pool or a tag
 _COMMAND_CHECKS: Mapping[str, Callable[[Any, str], Found]] = {
     "clock": _clock,
-    "identity": _identity,
 }

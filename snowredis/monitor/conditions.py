@@ -15,7 +15,7 @@ from snowredis.core.values import duration
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
 from snowredis.monitor.events import reason_text
 from snowredis.monitor.lease import counted, greatest_holder, named, processes_of
-from snowredis.monitor.pool import SHOWN_MS, PoolInfo, Snapshot, time_text
+from snowredis.monitor.pool import SHOWN_MS, Snapshot, time_text
 from snowredis.snowflake.protocol.record import EventKind
 
 # from best to worst; what is unknown is not ok, but may be nothing. ok: worth to know, and nothing to do
@@ -228,41 +228,26 @@ def _alarm(snapshot: Snapshot) -> Found | None:
     return Found("ok" if is_old else "critical", text, advice, info.alarms)
 
 
-def _is_down(snapshot: Snapshot) -> bool:
-    """Return true if no worker can make ids before the floor. A pool that never had a worker is new, not down."""
-    may_make_ids = snapshot.is_new or snapshot.has_outage_lanes or snapshot.awaits_adoptions
-    return snapshot.info.floor_wait_ms > 0 and not snapshot.living and not may_make_ids
-
-
-def _floor_reason(info: PoolInfo) -> str:
-    return reason_text(EventKind.FLOOR, info.floor_reason) or "unknown"
-
-
-def _no_ids(snapshot: Snapshot) -> Found | None:
+def _floor(snapshot: Snapshot) -> Found | None:
+    """Find out whether new workers wait, and whether no worker can make ids meanwhile."""
     info = snapshot.info
-    if not _is_down(snapshot):
+    if not info.floor_wait_ms:
         return None
-    text = f"no worker can make ids until {time_text(info.floor_ms)}, in {duration(info.floor_wait_ms)}: no lease is "
+    wait, reason = duration(info.floor_wait_ms), reason_text(EventKind.FLOOR, info.floor_reason) or "unknown"
+    text = f"new workers are served in {wait}, at {time_text(info.floor_ms)}: {reason}"
+    if snapshot.living:
+        return Found("warning", text, f"wait: {counted(snapshot.living)} with a valid lease go on without a pause")
+    if snapshot.is_new:
+        return Found("warning", text, "wait")
+    if snapshot.has_outage_lanes or snapshot.awaits_adoptions:
+        advice = "workers that live say so within a heartbeat; those with an outage lane go on, and get worker ids then"
+        return Found("warning", text, f"wait: {advice}")
+    text = f"no worker can make ids until {time_text(info.floor_ms)}, in {wait}: no lease is valid, and {reason}"
     advice = (
         "wait: the outage was longer than the reservations, and ids stop until all of them have certainly ended. "
         "Then all workers go on by themselves"
     )
-    return Found("critical", f"{text}valid, and {_floor_reason(info)}", advice)
-
-
-def _floor(snapshot: Snapshot) -> Found | None:
-    info = snapshot.info
-    if not info.floor_wait_ms or _is_down(snapshot):
-        return None
-    text = f"new workers are served in {duration(info.floor_wait_ms)}, at {time_text(info.floor_ms)}"
-    advice = "wait"
-    if snapshot.living:
-        advice += f": {counted(snapshot.living)} with a valid lease go on without a pause"
-    elif snapshot.lanes_until_ms > info.now_ms or any(each.ids_until_ms > info.now_ms for each in snapshot.ended):
-        advice += ": workers with an outage lane go on without a pause, and get worker ids then"
-    elif not snapshot.is_new:
-        advice += ": Redis hears within a heartbeat from the workers that live, and whether they have ids"
-    return Found("warning", f"{text}: {_floor_reason(info)}", advice)
+    return Found("critical", text, advice, phrase="no worker can make ids")
 
 
 def _without_ids(snapshot: Snapshot) -> Found | None:
@@ -343,7 +328,9 @@ def _full(snapshot: Snapshot) -> Found | None:
 
 
 def _clocks(snapshot: Snapshot) -> Found | None:
-    off = [each for each in snapshot.living if abs(each.clock_offset_ms) > max(1, snapshot.info.lead_ms)]
+    off = [
+        each for each in snapshot.living if abs(each.clock_offset_ms) > max(1, snapshot.info.config.max_clock_lead_ms)
+    ]
     if not off:
         return None
     worst_ms = max((each.clock_offset_ms for each in off), key=abs)
@@ -386,7 +373,6 @@ TABLE: dict[str, tuple[str, Rule | None]] = {
     "redis-unavailable": ("Redis does not serve", None),
     "pool-missing": ("no such pool", None),
     "unread": ("not known", None),
-    "no-ids": ("no worker can make ids", _no_ids),
     "floor": ("new workers wait", _floor),
     "without-ids": ("{} without ids", _without_ids),
     "silent": ("{} silent", _silent),
@@ -427,7 +413,7 @@ RESTART_MS = 3_600_000
 
 def _may_restart(snapshot: Snapshot) -> Answer:
     info, lasting_ms = snapshot.info, snapshot.lasting_ms
-    wait = "" if info.settings.get("durability") == "assured" else f"{duration(info.floor_length_ms)} after "
+    wait = "" if info.config.durability == "assured" else f"{duration(info.config.floor_ms)} after "
     then = f"A process that starts meanwhile gets no ids until {wait}Redis is back"
     # those without a valid lease may go on in outage lanes
     unseen = not lasting_ms and snapshot.has_outage_lanes

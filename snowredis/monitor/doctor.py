@@ -18,7 +18,7 @@ from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisErr
 from snowredis.monitor import checks
 from snowredis.monitor.checks import critical, not_checked, ok, unknown, warning
 from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Found, Level, answers, status_of
-from snowredis.monitor.pool import PoolInfo, Refusal, setting_ms
+from snowredis.monitor.pool import PoolInfo, Refusal
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.numbers import stores
 from snowredis.numbers.administration import read_tag
@@ -89,9 +89,9 @@ def _check_writes(where: str, failure: StoreUnavailable | None) -> Found:
 
 def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Found:
     """Check that the server is fit for the durability of the pool."""
-    stored = info.settings.get("durability", "detect")
+    stored = info.config.durability
     if stored == "none":
-        wait_s = info.floor_length_ms / 1000
+        wait_s = info.config.floor_ms / 1000
         return ok(f"durability is none: data loss is not detected, so every new worker waits {wait_s:.1f} s")
     if stored == "assured":
         if not int(_info(pool.client, "persistence").get("aof_enabled", 1)):
@@ -112,9 +112,9 @@ def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Found:
 
 def _check_replicas(pool: PoolMonitor, info: PoolInfo) -> Iterator[Found]:
     replicas = int(_info(pool.client, "replication").get("connected_slaves", 0))
-    slack_ms = setting_ms(info.signature, "failover_slack_ms")
+    slack_ms = info.config.failover_slack_ms
     # the default, which is for clocks that differ
-    if replicas and slack_ms <= info.ttl_ms // 12:
+    if replicas and slack_ms <= info.config.ttl_ms // 12:
         yield warning(
             f"failover_slack is {slack_ms / 1000:g} s, and Redis has {count(replicas, 'replica')}: a deposed master "
             "that answers for longer may repeat ids",

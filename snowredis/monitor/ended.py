@@ -23,7 +23,7 @@ Claim: TypeAlias = tuple[int, str]
 
 def shown_ms(info: PoolInfo) -> int:
     """Return for how long a lease that expired may matter: its process may make ids for a whole outage lane."""
-    return max(SHOWN_MS, info.outage_reserve_ms)
+    return max(SHOWN_MS, info.config.outage_reserve_ms)
 
 
 def ended_in(snapshot: Snapshot, events: Iterable[Event], claims: Iterable[Claim] = ()) -> list[Lease]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from snowredis.core.as_json import Hidden, HiddenInt, NowMs, TimeMs, in_json
-from snowredis.core.layout import Layout
+from snowredis.core.as_json import Hidden, HiddenInt, NowMs, Shown, TimeMs, in_json
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.presets import resolve_layout
 from snowredis.core.values import utc_text
 from snowredis.monitor.lease import Lease
 from snowredis.settings import POOL_DURATIONS
-from snowredis.snowflake.protocol import pool_config
+from snowredis.snowflake.protocol.pool_config import PoolConfig, default_outage_reserve_ms, signature_fields
 
 # fields of PoolInfo that count events
 POOL_COUNTERS = (
@@ -38,7 +39,7 @@ class PoolInfo:
     Attributes:
         name: its name.
         layout: the present layout.
-        signature: layout and settings as one text, as the pool stores it.
+        config: its constants.
         now_ms, created_ms: time of the reading, and of the creation of the pool; 0 if unknown.
         floor_ms: no new worker starts before it; 0 if there never was a floor.
         floor_reason: why the floor was raised last, a code of FloorReason; empty if it never was.
@@ -60,7 +61,7 @@ class PoolInfo:
 
     name: str
     layout: Layout
-    signature: Hidden
+    config: Annotated[PoolConfig, Shown("hidden")]
     now_ms: NowMs
     created_ms: TimeMs
     floor_ms: TimeMs
@@ -91,21 +92,22 @@ class PoolInfo:
     @property
     @in_json
     def settings(self) -> dict[str, str]:
-        """The parts of the signature by name: layout, datacenter, ttl_ms, …"""
-        return pool_config.signature_fields(self.signature)
+        """The constants by name, as the pool stores them: layout, datacenter, ttl_ms, …"""
+        return signature_fields(self.config.signature)
 
     @property
     def options(self) -> dict[str, Any]:
-        """The settings of the pool as arguments of connect(), as far as its signature contains them."""
-        stored = self.settings
-        numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
-        # left out of the signature if it is 0; and out of the options if it is the default, which follows the layout
-        numbers.setdefault("outage_reserve_ms", 0)
-        if numbers["outage_reserve_ms"] == pool_config.default_outage_reserve_ms(self.layout, numbers.get("ttl_ms", 0)):
-            del numbers["outage_reserve_ms"]
-        durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
-        texts: dict[str, str] = {name: stored[name] for name in ("layout", "durability") if name in stored}
-        return {"datacenter": numbers.get("datacenter", 0)} | durations | texts
+        """The constants of the pool as arguments of connect()."""
+        config, durations = self.config, {name: getattr(self.config, f"{name}_ms") / 1000 for name in POOL_DURATIONS}
+        if config.outage_reserve_ms == default_outage_reserve_ms(config.layout, config.ttl_ms):
+            # it follows the layout, which the caller may replace
+            del durations["outage_reserve"]
+        others = {
+            "layout": layout_spec(config.layout),
+            "datacenter": config.datacenter,
+            "durability": config.durability,
+        }
+        return others | durations
 
     @property
     @in_json
@@ -119,35 +121,15 @@ class PoolInfo:
         return max(0, self.floor_ms - self.now_ms)
 
     @property
-    def ttl_ms(self) -> int:
-        """Length of a lease; 0 if the signature does not contain it."""
-        return setting_ms(self.signature, "ttl_ms")
-
-    @property
     @in_json
     def heartbeat_ms(self) -> int:
         """Time between two heartbeats of a worker."""
-        return pool_config.heartbeat_ms_of(self.ttl_ms, self.floor_length_ms - self.ttl_ms)
-
-    @property
-    def floor_length_ms(self) -> int:
-        """Time that new workers wait after Redis may have lost something."""
-        return floor_length_ms(self.signature)
+        return self.config.heartbeat_ms
 
     @property
     def raised_ms(self) -> int:
         """When the floor was raised, with which the incarnation begins; 0 if that is unknown."""
         return stored_int(self.incarnation.partition("-")[0]) or 0
-
-    @property
-    def outage_reserve_ms(self) -> int:
-        """For how long an outage lane is reserved; 0 if the pool has none."""
-        return setting_ms(self.signature, "outage_reserve_ms")
-
-    @property
-    def lead_ms(self) -> int:
-        """Maximum lead of a host's clock over the Redis clock, in ms."""
-        return setting_ms(self.signature, "max_clock_lead_ms")
 
 
 class Refusal(NamedTuple):
@@ -210,7 +192,7 @@ class Snapshot:
         They say so when they lose their leases, within a heartbeat after a floor was raised. Until then they may.
         """
         info = self.info
-        if not info.outage_reserve_ms or self.is_new:
+        if not info.config.outage_reserve_ms or self.is_new:
             return False
         may_live = any(each.ids_until_ms > info.now_ms for each in self.ended)
         return self.awaits_adoptions or may_live or self.lanes_until_ms > info.now_ms
@@ -231,16 +213,16 @@ def stored_int(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else None
 
 
+# numbers in a signature
+_NUMBERS = ("datacenter", "ttl_ms", "max_clock_lead_ms", "failover_slack_ms", "outage_reserve_ms")
+
+
 @functools.lru_cache(maxsize=100)
-def setting_ms(signature: str, name: str) -> int:
-    """Return the setting *name* of a signature, in ms; 0 if it is absent."""
-    return stored_int(pool_config.signature_fields(signature).get(name, "")) or 0
-
-
-def floor_length_ms(signature: str) -> int:
-    """Return how long new workers of a pool wait after Redis may have lost something, as PoolConfig.floor_ms."""
-    constants = ("ttl_ms", "max_clock_lead_ms", "failover_slack_ms")
-    return sum(setting_ms(signature, name) for name in constants)
+def config_in(signature: str, name: str) -> PoolConfig:
+    """Return the constants in the *signature* of a pool. Raises KeyError, ValueError if no script stored it."""
+    stored = signature_fields(signature)
+    numbers = {number: int(stored[number]) for number in _NUMBERS}
+    return PoolConfig(name=name, layout=resolve_layout(stored["layout"]), durability=stored["durability"], **numbers)
 
 
 def time_text(time_ms: int) -> str:

@@ -12,24 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from snowredis.core.layout import Layout
-from snowredis.core.presets import resolve_layout
-from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, StoreUnavailable
+from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.monitor.lease import Lease, lease_of, parse_owner
-from snowredis.monitor.pool import (
-    POOL_COUNTERS,
-    PoolInfo,
-    Snapshot,
-    floor_length_ms,
-    setting_ms,
-    stored_int,
-)
+from snowredis.monitor.pool import POOL_COUNTERS, PoolInfo, Snapshot, config_in, stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import text_of, with_format
 from snowredis.signatures import wrong_format
 from snowredis.snowflake.protocol.memory_store import MemoryStore
-from snowredis.snowflake.protocol.pool_config import FORMAT, is_deleted, pool_keys, signature_fields
+from snowredis.snowflake.protocol.pool_config import FORMAT, PoolConfig, is_deleted, pool_keys
 from snowredis.snowflake.protocol.record import FloorReason, LeaseRecord
 from snowredis.snowflake.protocol.replies import Alarm
 
@@ -119,34 +110,24 @@ class PoolReader(ABC):
             return None
         # until the floor has passed, leases whose renewals Redis forgot are adopted
         is_sure = self._floor_ms <= self.now_ms or record.incarnation == self._texts["incarnation"]
-        return lease_of(worker, record, self.now_ms, self._ttl_ms, self._layout_end_ms, is_sure=is_sure)
+        config = self._config
+        return lease_of(worker, record, self.now_ms, config.ttl_ms, config.layout.end_ms, is_sure=is_sure)
 
     @functools.cached_property
-    def _ttl_ms(self) -> int:
-        return setting_ms(self._texts["signature"], "ttl_ms")
-
-    @functools.cached_property
-    def _layout(self) -> Layout:
+    def _config(self) -> PoolConfig:
         try:
-            return resolve_layout(signature_fields(self._texts["signature"])["layout"])
-        except (KeyError, ConfigError, ValueError) as error:
+            return config_in(self._texts["signature"], self.name)
+        except (KeyError, ValueError) as error:
             raise self._broken(f"the signature of pool {self.name!r} is not valid: {error}") from error
 
     @functools.cached_property
     def _floor_ms(self) -> int:
         """The floor, as set_floors() of pool.lua computes it."""
-        wait_ms = 0 if self._count("is_new") else floor_length_ms(self._texts["signature"])
+        wait_ms = 0 if self._count("is_new") else self._config.floor_ms
         return max(self._count("start"), self._count("lost_at") + wait_ms)
 
-    @functools.cached_property
-    def _layout_end_ms(self) -> int:
-        """End of the layout; far away if the signature is not valid."""
-        with contextlib.suppress(StoreUnavailable):
-            return self._layout.end_ms
-        return 10**15
-
     def _info(self, used: int) -> PoolInfo:
-        texts, layout = self._texts, self._layout
+        texts, layout = self._texts, self._config.layout
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
         try:
             alarm = Alarm.parse(texts["alarm"])
@@ -158,7 +139,7 @@ class PoolReader(ABC):
         return PoolInfo(
             name=self.name,
             layout=layout,
-            signature=texts["signature"],
+            config=self._config,
             now_ms=self.now_ms,
             created_ms=numbers["created"],
             floor_ms=self._floor_ms,

@@ -88,7 +88,16 @@ def read_history(reader: RedisPoolReader, workers: Sequence[int]) -> History:
     # in this order: an event may be newer than the records, but no record may be newer than the events
     records = {worker: lease for worker in workers if (lease := reader.worker(worker)) is not None}
     events = parse_all(read_entries(reader.client, reader.name))
-    return History(events, records, info.ttl_ms, info.lead_ms, info.now_ms, info.created_ms, info.claims, deleted_id)
+    return History(
+        events,
+        records,
+        info.config.ttl_ms,
+        info.config.max_clock_lead_ms,
+        info.now_ms,
+        info.created_ms,
+        info.claims,
+        deleted_id,
+    )
 
 
 def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
@@ -100,11 +109,10 @@ def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
     Raises:
         PoolNotFound, StoreUnavailable; InvalidId: not a valid id.
     """
-    datacenter = int(info.settings.get("datacenter", "0") or 0)
     layout, distinct = info.layout, dict.fromkeys(map(check_id, ids))
     workers = {an_id >> layout.worker_shift & (layout.workers - 1) for an_id in distinct}
     history = read_history(RedisPoolReader(client, info.name), sorted(workers))
-    return [find_maker(history, an_id, layout, datacenter=datacenter) for an_id in distinct]
+    return [find_maker(history, an_id, layout, datacenter=info.config.datacenter) for an_id in distinct]
 
 
 def find_maker(history: History, an_id: int, layout: Layout, *, datacenter: int = 0) -> Whois:

@@ -103,7 +103,7 @@ EXPECTED: dict[str, Expected] = {
     ),
     "records-off": Expected(says={"log": ("crash records are off",), "doctor": ("crash records", "chmod 700")}),
     "no-lanes": Expected(
-        ("no-ids", "floor"), ("NoIds",), with_ids=-1, settle_s=1, never={"workers": ("without a pause",)},
+        ("floor",), ("NoIds",), with_ids=-1, settle_s=1, never={"workers": ("without a pause",)},
     ),
     "first-replica": Expected(
         ("floor",), ("RedisChanged",), settle_s=1,

@@ -413,7 +413,7 @@ def test_workers_that_fell_silent_one_after_the_other_are_not_one_fault() -> Non
 
 def test_the_heartbeat_of_a_pool_with_a_long_failover_slack_is_that_of_its_workers() -> None:
     config = PoolConfig(name="orders", failover_slack_ms=17_500)
-    pool = info(signature=config.signature)
+    pool = info(config=config)
     assert pool.heartbeat_ms == config.heartbeat_ms == to_json(pool)["heartbeat_ms"] == TTL_MS // 6
     leases = tuple(ended(number, 40_000 + 4_000 * number) for number in range(4))
     assert silent_together(Snapshot(info(), (), leases)) is not None

@@ -285,7 +285,7 @@ def test_older_events_are_read_once_the_pool_counts_an_end(
     # as a process does that finds another one dead
     lost.release(reclaimed=True)
     snapshot = seen.snapshot()
-    assert since_ms[1:] == [snapshot.info.now_ms - snapshot.info.outage_reserve_ms]
+    assert since_ms[1:] == [snapshot.info.now_ms - snapshot.info.config.outage_reserve_ms]
     assert [(each.worker, each.state) for each in snapshot.ended] == [(lost.worker, "died")]
     # a loss takes the counts along
     monkeypatch.undo()

@@ -15,18 +15,20 @@ from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.monitor.conditions import LEVELS, Condition, answers, status_of, status_without
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import PoolInfo, Refusal, Snapshot
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 NOW_MS = 1_795_300_000_000
 TTL_MS = 30_000
 HOUR_MS = 3_600_000
 YEAR_MS = 366 * 86_400_000
 LAYOUT = Layout()
-OF_POOL = f"ttl_ms={TTL_MS} max_clock_lead_ms=2500"
+CONFIG = PoolConfig(name="orders", ttl_ms=TTL_MS, outage_reserve_ms=0)
+WITH_LANES = PoolConfig(name="orders", ttl_ms=TTL_MS)
 
 
 def info(**values: Any) -> PoolInfo:
     base = PoolInfo(
-        name="orders", layout=LAYOUT, signature=OF_POOL, now_ms=NOW_MS,
+        name="orders", layout=LAYOUT, config=CONFIG, now_ms=NOW_MS,
         created_ms=NOW_MS - YEAR_MS, floor_ms=0, incarnation=f"{NOW_MS - YEAR_MS}-ab", capacity=100, used=10, free=90,
         peak=10, claims=10,
     )  # fmt: skip
@@ -141,7 +143,7 @@ def test_while_no_lease_is_valid_before_the_floor_the_verdict_is_critical() -> N
     for ended in ((), (worker(7, state="silent", end_ms=NOW_MS - 1, until_ms=NOW_MS - 1),)):
         snapshot = Snapshot(down, (), ended)
         first = status_of(snapshot).conditions[0]
-        assert (first.code, first.level) == ("no-ids", "critical")
+        assert (first.code, first.level) == ("floor", "critical")
         assert f"no worker can make ids until {utc_text(NOW_MS + 30_000)}" in first.text
         assert "without a pause" not in f"{first.text}{first.advice}"
         assert not snapshot.makes_ids
@@ -232,11 +234,11 @@ def test_the_greatest_holder_of_a_full_pool_is_named_with_its_label() -> None:
         (Snapshot(info(), (), tuple(expired(n, 1_000, **IN_LANE) for n in range(7))), "unknown: Redis", "no: Redis"),
         # Redis is back after an outage: workers that it forgot have not called yet
         (
-            Snapshot(info(signature=f"{OF_POOL} outage_reserve_ms=86400000", incarnation=f"{NOW_MS - 1_000}-a")),
+            Snapshot(info(config=WITH_LANES, incarnation=f"{NOW_MS - 1_000}-a")),
             "unknown: Redis", "yes: it needs 0",
         ),
         (
-            Snapshot(info(signature=f"{OF_POOL} outage_reserve_ms=86400000"), lanes_until_ms=NOW_MS + 9_000),
+            Snapshot(info(config=WITH_LANES), lanes_until_ms=NOW_MS + 9_000),
             "unknown: Redis", "yes: it needs 0",
         ),
         (Snapshot(info(), ()), "yes: no worker makes ids", "yes: it needs 0"),
@@ -248,7 +250,7 @@ def test_what_people_ask_before_they_restart_something_has_an_answer(
     first, second = answers(snapshot)
     assert (first.question, second.question) == ("restart", "deploy")
     assert restart in first.text
-    assert "gets no ids until 32.5 s after Redis is back" in first.text
+    assert "gets no ids until 35.0 s after Redis is back" in first.text
     assert deploy in second.text
     words = {"yes": "yes", "no": "no", "unknown": "unknown", "if": "only if"}
     assert first.text.startswith(words[first.answer])
@@ -299,7 +301,7 @@ def test_while_redis_is_away_it_says_how_long_ids_last(later_ms: int, text: str)
     assert text in status.conditions[0].text
 
 
-WITH_OUTAGE_LANES = info(signature=f"ttl_ms={TTL_MS} max_clock_lead_ms=2500 outage_reserve_ms={24 * HOUR_MS}")
+WITH_OUTAGE_LANES = info(config=WITH_LANES)
 
 
 def test_workers_with_outage_lanes_have_ids_for_long_and_that_is_no_critical_state() -> None:
@@ -342,7 +344,8 @@ def test_with_outage_lanes_the_workers_of_before_make_ids_while_new_ones_wait_fo
     early = replace(waiting, incarnation=f"{NOW_MS - TTL_MS // 7}-ab")
     assert Snapshot(early, ()).makes_ids
     over = replace(snapshot, lanes_until_ms=NOW_MS)
-    assert [condition.code for condition in status_of(over).conditions] == ["no-ids"]
+    assert [condition.code for condition in status_of(over).conditions] == ["floor"]
+    assert status_of(over).headline == "no worker can make ids"
     assert not over.makes_ids
     new = Snapshot(replace(waiting, claims=0), ())
     assert not new.makes_ids

@@ -13,14 +13,12 @@ import pytest
 import sqlalchemy as sa
 
 import snowredis
-from snowredis.cli import main
 from snowredis.core.sql import fence
 from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
 from tests.readers.storm import LAYOUT, make_table, unchecked
 from tests.readers.test_readers import LAG_S, id_of, insert, run
 from tests.support.databases import DatabaseServer
-from tests.support.servers import RedisServer
 
 # another epoch: the ids of this layout are lower
 LATER = snowredis.Layout(epoch_ms=LAYOUT.epoch_ms + 365 * 86_400_000)
@@ -454,23 +452,3 @@ def test_a_page_never_ends_within_an_id(engine: sa.Engine) -> None:
         assert len(set(rows)) == len(rows) == 11
         assert all(one[-1][0] < two[0][0] for one, two in itertools.pairwise(pages))
         assert all(len(page) >= size for page in pages[:-1])
-
-
-def test_doctor_says_the_same_of_a_database(
-    engine: sa.Engine, server: RedisServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def says(database: sa.URL) -> str:
-        main(["doctor", "--url", server.url, "--database", database.render_as_string(hide_password=False)])
-        return capsys.readouterr().out
-
-    good = says(engine.url)
-    assert "the fence of orders refuses ids older than 0.3 s" in good
-    assert "could be missed" not in good
-    run(engine, "CREATE TABLE old_orders () INHERITS (orders)")
-    refusal = r"rows of old_orders\s+could\s+be\s+missed:"
-    assert re.search(refusal, says(engine.url))
-    with pytest.raises(ConfigError, match=refusal):
-        Watermark(engine, LAYOUT, lag=LAG_S, tables=["orders"]).advance()
-    run(engine, "DROP TABLE orders CASCADE")
-    assert "no table with a fence can be seen" in says(engine.url)
-    assert re.search(r"critical +database", says(engine.url.set(database="gone")))

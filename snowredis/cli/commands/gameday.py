@@ -126,7 +126,7 @@ class Trial:
         return chosen, "; ".join(reasons)
 
 
-def pauses(fleet: Fleet, first: int) -> dict[str, int]:
+def pauses(fleet: Fleet, first: int) -> dict[str, Any]:
     """Return the longest pause of the *first* processes of *fleet*, and how long later ones took to make an id."""
     longest, starts_ms, layout = 0, [], Layout()
     for number, process in enumerate(fleet.processes):

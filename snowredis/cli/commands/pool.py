@@ -61,7 +61,7 @@ def _create(args: argparse.Namespace) -> None:
         if created:
             reason = "the pool of this name before ends then"
         write(wrapped("", f"new workers wait for {duration(wait_ms)}: {reason}"))
-    if info.signature != PoolConfig(name=info.name).signature:
+    if info.config != PoolConfig(name=info.name):
         show(info, _SETTINGS)
 
 
@@ -217,9 +217,9 @@ def _use(pool: WorkerPool) -> tuple[int, str]:
     except LayoutMismatch as error:
         return 0, printable(str(error), 300)
     except StoreUnavailable as error:
-        # a broken pool can be deleted; if Redis does not answer, the next line fails, too
-        alive = len(pool.workers())
-        return alive, f"{alive:,} worker ids leased; {printable(error.reason, 200)}"
+        if error.code != "broken":
+            raise
+        return 0, printable(error.reason, 200)
     return info.used, f"{info.used:,} worker ids leased, {info.claims:,} claims so far"
 
 

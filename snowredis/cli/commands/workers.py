@@ -110,13 +110,10 @@ def _add_doctor_arguments(parser: Parser) -> None:
     parser.add_redis()
     text = "the tag to check, of numbers (default: all)"
     parser.add_argument("--tag", metavar="NAME", help=text)
-    text = "SQLAlchemy's URL of a database: check also whether readers could miss rows of its tables with a fence"
-    parser.add_argument("--database", metavar="URL", help=text)
     parser.add_json("one JSON object per line")
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from snowredis.monitor.checks import check_database
     from snowredis.monitor.conditions import worst
     from snowredis.monitor.doctor import diagnose
     from snowredis.numbers.settings import SEGMENT_SETTINGS
@@ -126,7 +123,6 @@ def _doctor(args: argparse.Namespace) -> int:
         SEGMENT_SETTINGS["tag"].check(args.tag)
     # SNOWREDIS_POOL names no pool beside --tag
     found = diagnose(url, options.get("pool") if args.tag is None else args.pool, args.tag)
-    found += check_database(args.database) if args.database else ()
     code = {"critical": ExitCode.FOUND_ERRORS, "warning": ExitCode.ERROR}.get(worst(found), ExitCode.OK)
     if any(each.code == "redis" and each.level == "critical" for each in found):
         code = ExitCode.REDIS_UNAVAILABLE
@@ -146,7 +142,6 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are cri
         ("snowredis doctor", "host, Redis and pools"),
         ("snowredis doctor --pool orders", "this pool alone"),
         ("snowredis doctor --tag invoices", "this tag alone"),
-        ("snowredis doctor --database postgresql+psycopg:///shop", "and fences"),
     ],
     _add_doctor_arguments,
     _doctor,

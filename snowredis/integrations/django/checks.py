@@ -215,15 +215,15 @@ def check_redis(**_: Any) -> list[Any]:
         return []  # E002, W002; a check starts no server
     try:
         with contextlib.closing(WorkerPool(url, config.name)) as pool:
-            stored = pool.info().signature
+            stored = pool.info().config
     except PoolNotFound:
         text = f"pool {config.name!r} does not exist yet: the first worker waits {config.floor_ms / 1000:g} s"
         return [_warning(5, text, f"If it is new, run once: snowredis pool create {config.name}")]
     except SnowredisError as error:
         return [_error(4, str(error), "Without Redis no process gets a worker id.")]
-    if stored != config.signature:
+    if stored != config:
         hint = "Other processes make ids with the pool's settings: correct SNOWREDIS."
-        return [_error(3, str(LayoutMismatch(config.name, stored, config.signature)), hint)]
+        return [_error(3, str(LayoutMismatch(config.name, stored.signature, config.signature)), hint)]
     return []
 
 

@@ -728,7 +728,7 @@ def test_a_pool_is_shown_with_its_living_workers_and_counters(server: RedisServe
     info = seen.info()
     assert (info.capacity, info.used, info.free, info.peak) == (16, 2, 14, 3)
     assert (info.claims, info.releases, info.expired, info.adopted, info.lost, info.alarms) == (3, 1, 0, 0, 0, 0)
-    assert (info.layout, info.signature) == (LAYOUT, store.config.signature)
+    assert (info.layout, info.config) == (LAYOUT, store.config)
     assert info.settings["ttl_ms"] == str(LONG.ttl_ms)
     assert (info.incarnation, info.floor_ms) == (holders[0].seen.incarnation, holders[0].lanes_ms[0])
     assert info.version >= 5
