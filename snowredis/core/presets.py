@@ -1,11 +1,9 @@
-"""Preset layouts by name, and layouts from their text form.
-
-Pure; builds nothing at import: a preset becomes a Layout when it is first used.
-"""
+"""Preset layouts by name, and layouts from their text form. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from snowredis.core.layout import Layout
@@ -99,39 +97,6 @@ _PRESETS: dict[str, tuple[str, str]] = {
 }
 
 
-class _Presets(Mapping[str, Layout]):
-    """Read-only mapping of names to preset layouts, each built when it is first used."""
-
-    __slots__ = ("_built",)
-
-    def __init__(self) -> None:
-        self._built: dict[str, Layout] = {}
-
-    def __getitem__(self, name: str) -> Layout:
-        built = self._built.get(name)
-        if built is None:
-            if name not in _PRESETS:
-                raise KeyError(f"unknown layout {shown(name)}; the presets are {', '.join(_PRESETS)}")
-            # setdefault: two threads that get here at the same time get the same object
-            built = self._built.setdefault(name, _from_spec(_PRESETS[name][0]))
-        return built
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_PRESETS)
-
-    def __len__(self) -> int:
-        return len(_PRESETS)
-
-    def __contains__(self, name: object) -> bool:
-        return name in _PRESETS
-
-    def __repr__(self) -> str:
-        return f"<layouts: {', '.join(_PRESETS)}>"
-
-
-layouts: Mapping[str, Layout] = _Presets()
-
-
 def preset_name(layout: Layout) -> str | None:
     """Return the name of the preset that *layout* equals, if any."""
     return next((name for name, preset in layouts.items() if preset == layout), None)
@@ -220,3 +185,6 @@ def _unreadable(spec: str, why: str) -> ConfigError:
         f"malformed layout {shown(spec)}: {why}. An example of a valid one: "
         f"41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000;worker_last=0."
     )
+
+
+layouts: Mapping[str, Layout] = MappingProxyType({name: _from_spec(spec) for name, (spec, _) in _PRESETS.items()})

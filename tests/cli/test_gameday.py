@@ -70,8 +70,8 @@ def test_a_restart_without_data_loses_writes_and_no_id_is_repeated(own_server: R
 
 def test_a_trial_that_is_interrupted_leaves_nothing_behind(own_server: RedisServer) -> None:
     trial = gameday(own_server.url)
-    assert trial.stderr is not None
-    for line in trial.stderr:
+    assert trial.stdout is not None
+    for line in trial.stdout:
         if "Press Enter" in line:
             break
     trial.send_signal(signal.SIGTERM)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping, MutableMapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 
-from snowredis.core import presets
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts, preset_source, resolve_layout
 from snowredis.errors import ConfigError, LayoutError
@@ -41,35 +36,8 @@ def test_the_presets_are_a_read_only_mapping_by_name() -> None:
     assert "twitter" in layouts
     assert "myspace" not in layouts
     assert layouts.get("myspace") is None
-    assert repr(layouts) == f"<layouts: {', '.join(NAMES)}>"
     with pytest.raises(TypeError):
         layouts["mine"] = Layout()  # type: ignore[index]
-
-
-def test_a_name_that_is_not_there_is_a_key_error_that_lists_the_names() -> None:
-    with pytest.raises(KeyError) as caught:
-        layouts["myspace"]
-    assert "'myspace'" in caught.value.args[0]
-    assert all(name in caught.value.args[0] for name in NAMES)
-    with pytest.raises(KeyError):
-        preset_source("myspace")
-
-
-def test_nothing_is_built_at_import_and_nothing_heavy_is_imported() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.core.programs.unbuilt_presets"],
-        cwd=Path(presets.__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_preset_is_one_object_whoever_asks_first() -> None:
-    with ThreadPoolExecutor(4) as pool:
-        built = list(pool.map(lambda _: layouts["leaf"], range(50)))
-    assert all(layout is built[0] for layout in built)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 # between two starts of processes while Redis fails
 _START_EVERY_S = 3.0
+# processes in all, while a person takes a long time
+_MOST_PROCESSES = 64
 # how long Redis may be away after that
 _LIMIT_S = 900.0
 _READY_LIMIT_S = 60.0
@@ -288,13 +290,13 @@ def _while_failing(
 
 
 def _wait(ready: Callable[[], bool], limit_s: float = math.inf, failure: str = "", fleet: Fleet | None = None) -> None:
-    """Wait until *ready*, and start a process of *fleet* every _START_EVERY_S meanwhile."""
+    """Wait until *ready*. Meanwhile, start a process of *fleet* every _START_EVERY_S, up to _MOST_PROCESSES."""
     began_s = started_s = time.monotonic()
     while not ready():
         now_s = time.monotonic()
         if now_s - began_s > limit_s:
             raise CommandError(ExitCode.REDIS_UNAVAILABLE, f"{failure} within {limit_s:.0f} s: the trial ended")
-        if fleet is not None and now_s - started_s >= _START_EVERY_S:
+        if fleet and now_s - started_s >= _START_EVERY_S and len(fleet.processes) < _MOST_PROCESSES:
             started_s = now_s
             fleet.start(_LABEL)
         time.sleep(0.1)
