@@ -5,13 +5,11 @@ How it is seen stands in monitor/pool_monitor.py, and what an end does to it in 
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
-from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
+from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, StoreUnavailable, count
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.clock import now_ms
-from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol.administration import Ends, PoolAdministration
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.replies import Created, Seen
@@ -27,15 +25,12 @@ class Deletion:
         end_ms: the end of the pool, on the Redis clock. A pool of this name that is created later starts there.
         wait_ms: how long it is until then.
         over: whether a pool of this name can be created at once, with any settings; else from *end_ms* on.
-        dropped: whether the settings of the pool could not be read, so that its keys were removed, as if Redis had
-            lost them: new workers wait for the floor.
     """
 
     alive: int
     end_ms: int
     wait_ms: int
     over: bool
-    dropped: bool = False
 
 
 class WorkerPool(PoolMonitor):
@@ -72,45 +67,27 @@ class WorkerPool(PoolMonitor):
         reservations have ended. Living generators make ids until then.
 
         Raises:
-            PoolNotFound; ConfigError: workers are alive, or the settings of the pool cannot be read, and *force* is
-                not set. In the second case, *force* removes the keys of the pool.
+            PoolNotFound; ConfigError: workers are alive, and *force* is not set; or the pool cannot be read, so that it
+                cannot be said when its reservations end.
             StoreUnavailable: also if a replica does not have the end. Repeat it then.
         """
         try:
             info = self.info()
-        except (PoolNotFound, LayoutMismatch, StoreUnavailable) as error:
-            with translated(self.where):
-                # damaged, or only parts remain
-                key, *_ = pool_keys(self.name)
-                if not self.client.exists(key) or (self.client.hexists(key, "over") and not force):
-                    raise
-            return self._drop(str(error), force=force)
-        if info.used and not force:
-            raise ConfigError(
-                f"pool {self.name!r} has {count(info.used, 'living worker')}; nothing was deleted. Stop them first, or "
-                "delete it nevertheless with force=True (--force)."
-            )
-        try:
+            if info.used and not force:
+                raise ConfigError(
+                    f"pool {self.name!r} has {count(info.used, 'living worker')}; nothing was deleted. Stop them "
+                    "first, or delete it nevertheless with force=True (--force)."
+                )
             reply = PoolAdministration(self.server, info.config).delete(now_ms())
-        except (ConfigError, LayoutMismatch, StoreUnavailable) as error:
+        except (LayoutMismatch, StoreUnavailable) as error:
             if isinstance(error, StoreUnavailable) and error.code != "broken":
                 raise
-            return self._drop(str(error), force=force)
+            keys = " ".join(f"'{key}'" for key in pool_keys(self.name))
+            raise ConfigError(
+                f"{str(error).rstrip('.')}. So it cannot be said when its reservations end, and nothing was deleted. "
+                f"Remove it as if Redis had lost it: redis-cli DEL {keys}. New workers then wait, and outage lanes are "
+                "closed for a day."
+            ) from error
         if not isinstance(reply, Ends):
             raise PoolNotFound(self.name)
         return Deletion(info.used, reply.end_ms, max(0, reply.end_ms - reply.redis_ms), reply.over)
-
-    def _drop(self, reason: str, *, force: bool) -> Deletion:
-        """Remove the keys of a pool that cannot be given an end, as if Redis had lost it."""
-        if not force:
-            raise ConfigError(
-                f"{reason.rstrip('.')}. So it cannot be said when its reservations end, and nothing was deleted. With "
-                "force=True (--force) its keys are removed, as if Redis had lost them: new workers wait, and outage "
-                "lanes are closed for a day."
-            )
-        alive = 0
-        with contextlib.suppress(SnowredisError):
-            alive = len(self.workers())
-        with translated(self.where):
-            self.client.delete(*pool_keys(self.name))
-        return Deletion(alive, 0, 0, over=True, dropped=True)

@@ -50,7 +50,7 @@ class PoolReader(ABC):
     def __init__(self, name: str, where: str, now_ms: int, texts: Mapping[str, str]) -> None:
         self.name, self.where, self.now_ms, self._texts = name, where, now_ms, texts
         # what a pool that was deleted remembers is for the next one of its name
-        if not texts["signature"] or is_deleted(texts["over"], texts["end"], now_ms):
+        if not any(texts.values()) or is_deleted(texts["over"], texts["end"], now_ms):
             raise PoolNotFound(name)
         # the records of another format would be left out as not valid, and nobody would seem to be alive
         if wrong_format(_FORMAT, texts["signature"]):

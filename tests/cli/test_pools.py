@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -222,16 +223,17 @@ def test_a_pool_whose_workers_ended_is_deleted_and_its_next_workers_wait_for_a_r
 
 
 @pytest.mark.parametrize("field", ["signature", "start", "records"])
-def test_a_broken_pool_is_removed_only_by_force(cli: Cli, pool_name: str, client: redis.Redis, field: str) -> None:
+def test_a_broken_pool_is_not_deleted_and_it_says_how_it_is_removed(
+    cli: Cli, pool_name: str, client: redis.Redis, field: str
+) -> None:
     cli("pool", "create", pool_name)
     client.hset(f"snowredis:{{{pool_name}}}", field, "what is this? \x1b[31m")
     refused = cli("pool", "delete", pool_name, "--yes")
     assert refused.code == 3
     assert "nothing was deleted" in refused.err
-    forced = cli("pool", "delete", pool_name, "--yes", "--force")
-    assert forced.code == 0
-    assert "was removed, as if Redis had lost it: new workers wait" in forced.out
-    assert "\x1b" not in refused.out + refused.err + forced.out + forced.err
+    assert "\x1b" not in refused.out + refused.err
+    (keys,) = re.findall("redis-cli DEL (.*?)\\. New workers", refused.err)
+    assert client.delete(*shlex.split(keys)) >= 1
     assert cli("pool", "delete", pool_name, "--yes").code == 5
 
 

@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, settings
-from snowredis.cli.output import printable, time_of, wrapped, write
+from snowredis.cli.output import time_of, wrapped, write
 from snowredis.cli.show import show, show_each, show_status
 from snowredis.core.values import duration
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, StoreUnavailable
@@ -16,7 +16,6 @@ from snowredis.settings import SETTINGS, required_url
 
 if TYPE_CHECKING:
     from snowredis.monitor.pool import PoolInfo
-    from snowredis.worker_pool import WorkerPool
 
 
 def _add_name(parser: Parser, *, nargs: str | None = None) -> None:
@@ -181,20 +180,20 @@ _SHOW = Command(
 def _add_delete_arguments(parser: Parser) -> None:
     _add_name(parser)
     parser.add_yes()
-    parser.add_argument("--force", action="store_true", help="even if workers are alive, or it is damaged")
+    parser.add_argument("--force", action="store_true", help="even if workers are alive")
 
 
 def _delete(args: argparse.Namespace) -> None:
     required_url(args.url)
     with open_known_pool(args) as pool:
-        alive, use = _use(pool)
-        # without information about the pool there is nothing to ask; one in use is refused below
-        if use and (not alive or args.force):
-            confirm(args, f"delete pool {pool.name} at {pool.where} ({use})?", "nothing was deleted")
+        # delete() says what to do with a pool that cannot be read, or that is in use
+        with contextlib.suppress(LayoutMismatch, StoreUnavailable):
+            info = pool.info()
+            if args.force or not info.used:
+                use = f"{info.used:,} worker ids leased, {info.claims:,} claims so far"
+                confirm(args, f"delete pool {pool.name} at {pool.where} ({use})?", "nothing was deleted")
         deletion = pool.delete(force=args.force)
-    if deletion.dropped:
-        print(f"pool {args.pool} at {pool.where} was removed, as if Redis had lost it: new workers wait")
-    elif deletion.over:
+    if deletion.over:
         print(f"pool {args.pool} at {pool.where} was deleted")
     else:
         print(
@@ -208,21 +207,6 @@ def _delete(args: argparse.Namespace) -> None:
         print(f"new workers of a pool of this name start in {duration(deletion.wait_ms)}, to repeat none of its ids")
 
 
-def _use(pool: WorkerPool) -> tuple[int, str]:
-    """Return how many workers are alive, and the use of the pool as text; empty if the pool does not exist."""
-    try:
-        info = pool.info()
-    except PoolNotFound:
-        return 0, ""
-    except LayoutMismatch as error:
-        return 0, printable(str(error), 300)
-    except StoreUnavailable as error:
-        if error.code != "broken":
-            raise
-        return 0, printable(error.reason, 200)
-    return info.used, f"{info.used:,} worker ids leased, {info.claims:,} claims so far"
-
-
 _DELETE = Command(
     "delete",
     "delete a pool and its history",
@@ -230,8 +214,7 @@ _DELETE = Command(
 next pool of this name starts there, with any settings. If all workers ended in an orderly way, it is over at once.
 After a kill, its end is that of an outage lane, up to a day from now: the command says when. It cannot be undone.
 
-With --force: living workers make ids until the end, so stop them, or they create the pool again then. A pool whose
-settings cannot be read, or of another version, is removed as if Redis had lost it: new workers wait.""",
+With --force, living workers make ids until the end, so stop them, or they create the pool again then.""",
     [
         ("snowredis pool delete orders", "asks first"),
         ("snowredis pool delete orders --yes", "does not ask"),

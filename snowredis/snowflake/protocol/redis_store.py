@@ -76,7 +76,7 @@ class ScriptStore(Scripted):
             f"the pool {self.config.name!r}",
             field,
             value,
-            f"Remove it with: snowredis pool delete {self.config.name} --force; new workers then wait until every "
+            f"Remove it as `snowredis pool delete {self.config.name}` says; new workers then wait until every "
             "reservation that it may have granted has ended",
         )
 

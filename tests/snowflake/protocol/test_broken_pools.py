@@ -40,7 +40,7 @@ def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_k
     assert old.release()
     version = int(client.hget(pool_keys(name)[0], "version") or 0)
     done = WorkerPool(server.url, name).delete()
-    assert (done.alive, done.over, done.dropped, done.end_ms) == (0, True, False, old.until_ms)
+    assert (done.alive, done.over, done.end_ms) == (0, True, old.until_ms)
     left: Any = client.hgetall(pool_keys(name)[0])
     assert not [field for field in left if field.startswith(("w:", "t:"))]
     # a Redis with maxmemory-policy volatile-* evicts keys with an expiry time
@@ -128,10 +128,10 @@ def test_a_field_that_no_script_wrote_is_named_and_nothing_changes(
     assert client.hgetall(key) == before
     # as it says
     pool = WorkerPool(server.url, store.config.name)
-    with pytest.raises(ConfigError, match="nothing was deleted"):
-        pool.delete()
+    with pytest.raises(ConfigError, match=r"nothing was deleted\. Remove it as if Redis had lost it: redis-cli DEL"):
+        pool.delete(force=True)
     assert client.hgetall(key) == before
-    assert pool.delete(force=True).dropped
+    client.delete(*pool_keys(pool.name))
     assert living.ask_renew().adopted
 
 
@@ -183,7 +183,7 @@ def test_a_counter_that_no_script_wrote_stops_nobody(server: RedisServer, field:
 
 
 @pytest.mark.parametrize("signature", ["layout=none", "", "nonsense \x1b", f"x {LONG.signature} ttl_ms=1"])
-def test_a_pool_with_a_signature_that_no_script_wrote_is_deleted_by_force_as_if_it_was_lost(
+def test_a_pool_with_a_signature_that_no_script_wrote_is_removed_as_if_it_was_lost(
     server: RedisServer, signature: str
 ) -> None:
     store = new_pool(server, LONG)
@@ -191,10 +191,8 @@ def test_a_pool_with_a_signature_that_no_script_wrote_is_deleted_by_force_as_if_
     pool = WorkerPool(server.url, store.config.name)
     server.client().hset(pool_keys(pool.name)[0], "signature", signature)
     with pytest.raises(ConfigError, match="nothing was deleted"):
-        pool.delete()
-    assert server.client().exists(pool_keys(pool.name)[0])
-    assert pool.delete(force=True).dropped
-    assert not server.client().exists(*pool_keys(pool.name))
+        pool.delete(force=True)
+    assert server.client().delete(*pool_keys(pool.name))
     assert holder(store).settling().floor_ms >= old.until_ms
 
 
