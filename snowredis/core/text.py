@@ -21,15 +21,11 @@ from snowredis.core.values import MAX_ID, check_id
 from snowredis.errors import ConfigError, InvalidId, shown
 from snowredis.settings import FORMS
 
-__all__ = ["FORMS", "encode", "parse", "parse_any", "parse_user_id"]
+__all__ = ["FORMS", "encode", "form_of", "parse", "parse_user_id"]
 
 # regular expression for the decimal digits of an id above 0; one id has one such text: no sign, no spaces, no leading
 # zeros, no digits of other scripts. It also matches numbers of 19 digits past MAX_ID
 DECIMAL_ID = "[1-9][0-9]{0,18}"
-# parse_user_id() takes an id for less plausible if its time is further in the future
-FUTURE_MS = 86_400_000
-# the order in which parse_any() ranks forms that are otherwise equally likely
-_LIKELY_FIRST = ("decimal", "hex", "friendly", "base62")
 
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
 # in ASCII order, so that padded texts sort like numbers
@@ -146,65 +142,34 @@ def decode(an_id: int, layout: Layout | str | None = "default") -> Parts:
     return resolve_layout(layout).decode(an_id)
 
 
-def parse_any(text: str, *, layout: Layout | str | None = None) -> list[tuple[str, int]]:
-    """Parse an id of unknown form, such as one that somebody pasted.
+def form_of(text: str) -> str:
+    """Return the form of a text, which its shape shows: the padded forms have fixed widths.
 
-    Surrounding white space is ignored. Text of digits only ranks first as decimal, text with 0x as hex; then come the
-    forms in which encode() would write exactly this text (full width, right case), then the forms that can parse it.
-
-    Returns:
-        (form, id) for every form that can parse it, the most plausible first; never empty.
-
-    Raises:
-        InvalidId: no form can parse it; for text with underscores the message says why "friendly" failed.
+    Underscores: friendly. Digits alone: decimal, which has no leading zeros. 0x, or 16 characters: hex. Else base62.
     """
-    text = _require_text(text).strip()
-    readings = []
-    for form in _LIKELY_FIRST:
-        try:
-            an_id = parse(text, form, layout=layout)
-        except InvalidId:
-            continue
-        exact = encode(an_id, form, layout=layout) == text
-        readings.append((form, an_id, exact or form == "decimal" or (form == "hex" and text[:2] in ("0x", "0X"))))
-    if not readings:
-        if "_" in text:
-            parse(text, "friendly", layout=layout)  # raises, and says more
-        raise InvalidId(
-            f"{shown(text)} is not a valid id in any form ({', '.join(FORMS)}). "
-            f"{'Ids have no sign' if text[:1] == '-' else 'Check for missing or extra characters'}."
-        )
-    readings.sort(key=lambda reading: not reading[2])  # stable: keeps the order of _LIKELY_FIRST
-    return [(form, an_id) for form, an_id, _ in readings]
+    if "_" in text:
+        return "friendly"
+    if _all_digits(text) and (text[0] != "0" or len(text) not in _WIDTHS.values()):
+        return "decimal"
+    return "hex" if text[:2] in ("0x", "0X") or len(text) == _WIDTHS["hex"] else "base62"
 
 
-def parse_user_id(text: str, layout: Layout, *, form: str | None = None, now_ms: int) -> list[tuple[str, int]]:
-    """Read an id of *layout* that a person typed or pasted.
+def parse_user_id(text: str, layout: Layout, *, form: str | None = None) -> tuple[str, int]:
+    """Read an id of *layout* that a person typed or pasted; return its form, and the id.
 
     Args:
-        form: one of FORMS; None: all forms are tried.
-        now_ms: the current time, in ms since 1970. Readings more than a day in the future are less plausible.
-
-    Returns:
-        (form, id) of every form that gives an id of *layout*, the most plausible first; never empty.
+        form: one of FORMS; None: the one that form_of() sees.
 
     Raises:
         ConfigError: unknown form.
-        InvalidId: no form gives an id of *layout*.
+        InvalidId: it is not an id of *layout*.
     """
     text = _require_text(text).strip()
-    if form is not None:
-        an_id = parse(text, form, layout=layout)
-        layout.decode(an_id)
-        return [(form, an_id)]
-    readings = parse_any(text, layout=layout)
-    valid = [reading for reading in readings if not reading[1] >> layout.total_bits]
-    if not valid:
-        # raises, and says how many bits are too many
-        layout.decode(readings[0][1])
-    if readings[0][0] != "decimal" and text[:2] not in ("0x", "0X"):
-        valid.sort(key=lambda reading: layout.decode(reading[1]).timestamp_ms > now_ms + FUTURE_MS)
-    return valid
+    form = form_of(text) if form is None else form
+    an_id = parse(text, form, layout=layout)
+    # says how many bits are too many
+    layout.decode(an_id)
+    return form, an_id
 
 
 def _friendly(an_id: int, layout: Layout) -> str:

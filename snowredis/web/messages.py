@@ -18,7 +18,6 @@ from snowredis import errors
 from snowredis.core.as_json import to_json
 from snowredis.core.layout import MAX_WORKER_BITS, Layout
 from snowredis.core.text import parse_user_id
-from snowredis.process.clock import now_ms
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -176,11 +175,11 @@ def parse_media_type(headers: Headers) -> str:
 
 
 def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, int]:
-    """Return (form, id) of the most plausible reading of *text*. Raises InvalidId, ConfigError."""
+    """Return the form of *text*, and its id. Raises InvalidId, ConfigError."""
     if len(text) > MAX_ID_TEXT:
         raise errors.InvalidId(f"the text of an id has {MAX_ID_TEXT} characters at most, not {len(text)}")
     form = query["form"][:20] if "form" in query else None
-    return parse_user_id(text, layout, form=form, now_ms=now_ms())[0]
+    return parse_user_id(text, layout, form=form)
 
 
 def parse_worker(query: Mapping[str, str]) -> int | None:

@@ -26,7 +26,7 @@ def json_lines(text: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def today(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which reading is plausible depends on the date: it is a week after AN_ID."""
+    """A week after AN_ID: an id of a later time is doubtful."""
     monkeypatch.setattr(id_commands, "now_ms", lambda: LAYOUT.ms_at(59541933674) + 7 * 86_400_000)
 
 

@@ -94,23 +94,25 @@ the pool. `snowredis decode` shows ids as text.""",
 def _add_decode_arguments(parser: Parser) -> None:
     text = "number or text; - reads them from standard input"
     parser.add_argument("ids", nargs="+", metavar="ID", help=text)
-    text = f"the form of the ids: {', '.join(FORMS)} (default: any)"
+    text = f"the form of the ids: {', '.join(FORMS)} (default: by its shape)"
     parser.add_argument("--format", choices=FORMS, metavar="FORM", help=text)
     parser.add_layout()
     parser.add_json("one JSON object per line; ids are strings in it")
 
 
+# an id of a later time was probably made with another layout
+_FUTURE_MS = 86_400_000
 _DECODED = "id form time datacenter backup worker sequence gene datacenter_fields tick forms layout"
 
 
 def _decode(args: argparse.Namespace) -> int:
     from snowredis.core.decoded import decoded
-    from snowredis.core.text import FUTURE_MS, parse_user_id
+    from snowredis.core.text import parse_user_id
 
     layout, code, texts = resolve_layout(layout_text(args)), ExitCode.OK, list(_texts(args.ids))
     for text in texts:
         try:
-            form, an_id = parse_user_id(text, layout, form=args.format, now_ms=now_ms())[0]
+            form, an_id = parse_user_id(text, layout, form=args.format)
         except SnowredisError as error:
             # the other ids may be good
             print_error(error)
@@ -120,7 +122,7 @@ def _decode(args: argparse.Namespace) -> int:
         show(record, _DECODED, as_json=args.json)
         if not args.json:
             show(list(record.fields), "name bits value")
-            late = record.time_ms > now_ms() + FUTURE_MS
+            late = record.time_ms > now_ms() + _FUTURE_MS
             print("its time is in the future: was it made with another --layout?\n" if late else "")
     return code
 
@@ -137,7 +139,8 @@ def _texts(arguments: list[str]) -> Iterator[str]:
 DECODE = Command(
     "decode",
     "show the time, the worker and the other fields of ids",
-    "Ids may be numbers or text in any form. Text that is valid in several forms is read in the most plausible one.",
+    """The shape of an id shows its form: digits alone are decimal, 16 characters or 0x hex, underscores friendly, and
+the rest base62.""",
     [
         ("snowredis decode 249736970576592896", "time, fields and bits"),
         ("snowredis decode 0IRnTPj9V9k --format base62", "in a given form"),
@@ -166,8 +169,7 @@ def _whois(args: argparse.Namespace) -> int:
 
     with open_known_pool(args) as pool:
         info = pool.info()
-        readings = [parse_user_id(text, info.layout, now_ms=info.now_ms) for text in args.ids]
-        results = pool.whois_all([an_id for (_, an_id), *_ in readings], info)
+        results = pool.whois_all([parse_user_id(text, info.layout)[1] for text in args.ids], info)
     for whois in results:
         show(whois, _WHOIS, as_json=args.json)
     return ExitCode.ERROR if any(whois.certainty == "unknown" for whois in results) else ExitCode.OK
