@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "worker_pool": {"errors", "process.clock", "servers.runner", "snowflake", "monitor"},
     "merge": {
         *("errors", "core.as_json", "core.layout", "core.presets", "core.values"),
-        *("cli.exit_codes", "cli.options", "cli.output"),
+        *("cli.exit_codes", "cli.options", "cli.output", "cli.show"),
     },
 }
 LOWER = MAY_IMPORT.keys() - {"merge"}
