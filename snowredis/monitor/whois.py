@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from snowredis.core.as_json import IdNumber, NowMs
-from snowredis.core.layout import Layout, Parts
+from snowredis.core.layout import Parts
 from snowredis.core.values import check_id
 from snowredis.errors import InvalidId
 from snowredis.monitor.events import NO_ID, Event, parse_all, read_entries, read_gaps
@@ -52,20 +52,15 @@ class History:
     """Memory of Redis about a pool. Times are ms since 1970.
 
     Attributes:
+        info: the pool.
         events: the oldest first.
         records: the leases that the records show, by worker id, read before the events; others may be missing.
-        ttl_ms, lead_ms, now_ms, created_ms: of the pool; see PoolInfo.
-        claims: number of claims since the pool was created; -1 if unknown.
         deleted_id: id of the newest event that was deleted by hand; NO_ID if none was.
     """
 
+    info: PoolInfo
     events: Sequence[Event]
     records: Mapping[int, Lease] = field(default_factory=dict)
-    ttl_ms: int = 30_000
-    lead_ms: int = 2_500
-    now_ms: int = 10**15
-    created_ms: int = 0
-    claims: int = -1
     deleted_id: str = NO_ID
 
     @property
@@ -76,7 +71,7 @@ class History:
             if event.kind == EventKind.FLOOR and event.reason == FloorReason.NO_POOL:
                 counted, is_whole = 0, True
             counted += event.kind == EventKind.CLAIMED
-        return (is_whole and counted < self.claims) or self.deleted_id != NO_ID
+        return (is_whole and counted < self.info.claims) or self.deleted_id != NO_ID
 
 
 def read_history(reader: RedisPoolReader, workers: Sequence[int]) -> History:
@@ -88,16 +83,7 @@ def read_history(reader: RedisPoolReader, workers: Sequence[int]) -> History:
     # in this order: an event may be newer than the records, but no record may be newer than the events
     records = {worker: lease for worker in workers if (lease := reader.worker(worker)) is not None}
     events = parse_all(read_entries(reader.client, reader.name))
-    return History(
-        events,
-        records,
-        info.config.ttl_ms,
-        info.config.max_clock_lead_ms,
-        info.now_ms,
-        info.created_ms,
-        info.claims,
-        deleted_id,
-    )
+    return History(info, events, records, deleted_id)
 
 
 def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
@@ -112,27 +98,28 @@ def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
     layout, distinct = info.layout, dict.fromkeys(map(check_id, ids))
     workers = {an_id >> layout.worker_shift & (layout.workers - 1) for an_id in distinct}
     history = read_history(RedisPoolReader(client, info.name), sorted(workers))
-    return [find_maker(history, an_id, layout, datacenter=info.config.datacenter) for an_id in distinct]
+    return [find_maker(history, an_id) for an_id in distinct]
 
 
-def find_maker(history: History, an_id: int, layout: Layout, *, datacenter: int = 0) -> Whois:
+def find_maker(history: History, an_id: int) -> Whois:
     """Return which process made *an_id*, if it was made in the pool of *history*. Does not block.
 
     Raises:
         InvalidId: not a valid id.
     """
+    layout, datacenter, now_ms = history.info.layout, history.info.config.datacenter, history.info.now_ms
     try:
         parts = layout.decode(an_id)
     except InvalidId:
         check_id(an_id)
         bits = f"it has {an_id.bit_length()} bits, and the layout {layout} {layout.total_bits}"
-        return Whois(an_id, None, None, "unknown", f"not an id of this pool: {bits}", history.now_ms)
+        return Whois(an_id, None, None, "unknown", f"not an id of this pool: {bits}", now_ms)
     if parts.datacenter == datacenter:
         maker, certainty, reason = _judge(history, parts.worker, parts.backup, parts.timestamp_ms)
     else:
         maker, certainty = None, "unknown"
         reason = f"its datacenter bits are {parts.datacenter}, and this pool makes ids of datacenter {datacenter}"
-    return Whois(an_id, parts, maker, certainty, reason, history.now_ms)
+    return Whois(an_id, parts, maker, certainty, reason, now_ms)
 
 
 _NOBODY = "no process had this worker id at that time, as far as the events go"
@@ -154,7 +141,8 @@ class _Maker(NamedTuple):
 
 def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
     """Return who had *lane* of *worker* at *tick_ms*, the start of a tick."""
-    if not history.created_ms - history.lead_ms <= tick_ms < history.now_ms + history.ttl_ms + history.lead_ms:
+    info, ttl_ms, lead_ms = history.info, history.info.config.ttl_ms, history.info.config.max_clock_lead_ms
+    if not info.created_ms - lead_ms <= tick_ms < info.now_ms + ttl_ms + lead_ms:
         return None, "unknown", "its time is before the pool was created, or in the future: it was made elsewhere"
     maker: _Maker | None = None
     end: Event | None = None
@@ -174,7 +162,7 @@ def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
         elif found := _begins(event, maker, lane):
             if found.begins_ms <= tick_ms:
                 maker, end, doubt = found, None, "" if found.is_claim else doubt
-            elif tick_ms >= event.owner.taken_ms - history.ttl_ms and event.owner.taken_ms:
+            elif tick_ms >= event.owner.taken_ms - ttl_ms and event.owner.taken_ms:
                 doubt = doubt or _TAKEN
         elif maker is not None and (event.from_ms == maker.event.from_ms or event.kind not in _ENDS):
             end = event if event.kind in _ENDS else None
@@ -182,7 +170,7 @@ def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
                 # step 4 adopts a lease only if its process had it all the time
                 doubt = ""
     record = history.records.get(worker)
-    if record is not None and tick_ms < record.owner.taken_ms <= tick_ms + history.ttl_ms:
+    if record is not None and tick_ms < record.owner.taken_ms <= tick_ms + ttl_ms:
         doubt = doubt or _TAKEN
     if maker is not None and history.has_holes:
         doubt = doubt or "events of this pool were deleted by hand, or could not be written"

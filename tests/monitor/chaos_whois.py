@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError
 from snowredis.monitor.pool_reader import RedisPoolReader
 from snowredis.monitor.whois import History, find_maker, read_history
@@ -72,7 +71,7 @@ def run(
     """Run chaos once, then look up *ids* ids. Blocks for the length of the plan."""
     fleet = WatchedFleet(plan, directory, say, kinds)
     fleet.run()
-    rng, layout, score = random.Random(plan.seed), resolve_layout(plan.layout), Score()
+    rng, score = random.Random(plan.seed), Score()
     made: list[tuple[int, int, int, int]] = []
     truths: dict[int, str] = {}
     for path in sorted(directory.glob("*.runs")):
@@ -89,13 +88,13 @@ def run(
         fresh = [row for row in known if row[0] > at_ms - 20_000]
         for _ in range(wanted if known else 0):
             _, first, count, pid = rng.choice(fresh if fresh and rng.random() < 0.7 else known)
-            ask(history, layout, first + rng.randrange(count), pid, score, truths[pid])
+            ask(history, first + rng.randrange(count), pid, score, truths[pid])
     return score
 
 
-def ask(history: History, layout: object, an_id: int, pid: int, score: Score, truth: str) -> None:
+def ask(history: History, an_id: int, pid: int, score: Score, truth: str) -> None:
     """Look up one id and compare the result with *pid*, which really made it; *truth* describes that process."""
-    whois = find_maker(history, an_id, layout)  # type: ignore[arg-type]
+    whois = find_maker(history, an_id)
     score.answers[whois.certainty] += 1
     if whois.maker is not None and whois.maker.pid != pid:
         near = [

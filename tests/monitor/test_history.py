@@ -11,14 +11,26 @@ from snowredis.core.layout import Layout
 from snowredis.errors import InvalidId
 from snowredis.monitor.events import Event
 from snowredis.monitor.lease import Lease, Owner
+from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.whois import History, Whois, find_maker
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.record import EventKind, FloorReason
 from snowredis.snowflake.protocol.replies import AlarmReason, LossReason
 from snowredis.snowflake.protocol.requests import WorkerStats
 
 TTL, LEAD = 30_000, 2_500
-PAST = History((), ttl_ms=TTL, lead_ms=LEAD, now_ms=10_000_000)
 LAYOUT = Layout(timestamp_bits=41, datacenter_bits=2, backup_bits=2, worker_bits=8, sequence_bits=10, epoch_ms=0)
+CONFIG = PoolConfig(name="orders", layout=LAYOUT, ttl_ms=TTL, max_clock_lead_ms=LEAD)
+INFO = PoolInfo(
+    "orders", LAYOUT, CONFIG, now_ms=10_000_000, created_ms=0, floor_ms=0, capacity=256, used=0, free=256
+)  # fmt: skip
+PAST = History(INFO, ())
+
+
+def past_of(**values: Any) -> History:
+    """Return an empty history of a pool with these fields of PoolInfo and of History."""
+    own = {name: values.pop(name) for name in ("records", "deleted_id") if name in values}
+    return History(replace(INFO, **values), (), **own)
 
 
 def event(
@@ -47,7 +59,7 @@ BORN = event(EventKind.FLOOR, 1_000_000, reason=FloorReason.NO_POOL)
 
 def found(events: list[Event], tick_ms: int, *, lane: int = 0, worker: int = 7, past: History = PAST) -> Whois:
     an_id = LAYOUT.compose(tick=tick_ms, backup=lane, worker=worker)
-    return find_maker(replace(past, events=events), an_id, LAYOUT)
+    return find_maker(replace(past, events=events), an_id)
 
 
 def asked(events: list[Event], tick_ms: int, *, lane: int = 0, past: History = PAST) -> tuple[str, str]:
@@ -111,11 +123,11 @@ def test_a_history_that_was_trimmed_is_not_trusted_before_its_beginning() -> Non
 
 
 def test_events_that_were_deleted_by_hand_make_nothing_certain() -> None:
-    deleted = replace(PAST, deleted_id="1200000-0")
+    deleted = past_of(deleted_id="1200000-0")
     assert asked(TWO, 1_100_500, past=deleted) == ("probable", "anna")
     # a claim may be missing by the pool's own count
-    assert asked(TWO, 1_100_500, past=replace(PAST, claims=3)) == ("probable", "anna")
-    assert asked(TWO, 1_100_500, past=replace(PAST, claims=2)) == ("certain", "anna")
+    assert asked(TWO, 1_100_500, past=past_of(claims=3)) == ("probable", "anna")
+    assert asked(TWO, 1_100_500, past=past_of(claims=2)) == ("certain", "anna")
 
 
 def floor(at_ms: int, why: str = FloorReason.OTHER_SERVER) -> Event:
@@ -174,7 +186,7 @@ def test_copies_of_a_process_with_one_lease_make_it_uncertain() -> None:
 
 
 def test_ids_of_the_future_and_of_before_the_pool_are_not_of_it() -> None:
-    past = replace(PAST, now_ms=1_400_000, created_ms=1_000_000)
+    past = past_of(now_ms=1_400_000, created_ms=1_000_000)
     for tick_ms in (1_500_000, 900_000):
         whois = found(TWO, tick_ms, past=past)
         assert (whois.certainty, whois.maker) == ("unknown", None)
@@ -182,15 +194,18 @@ def test_ids_of_the_future_and_of_before_the_pool_are_not_of_it() -> None:
 
 
 def test_an_id_of_another_layout_or_datacenter_is_none_of_this_pool() -> None:
-    history = replace(PAST, events=TWO)
+    def history(**constants: Any) -> History:
+        config = replace(CONFIG, **constants)
+        return replace(past_of(config=config, layout=config.layout), events=TWO)
+
     mine = LAYOUT.compose(tick=1_100_500, datacenter=1, worker=7, sequence=3)
-    good = find_maker(history, mine, LAYOUT, datacenter=1)
+    good = find_maker(history(datacenter=1), mine)
     assert (good.certainty, good.maker.host if good.maker else "") == ("certain", "anna")
-    assert "datacenter" in find_maker(history, mine, LAYOUT, datacenter=2).reason
+    assert "datacenter" in find_maker(history(datacenter=2), mine).reason
     narrow = Layout(timestamp_bits=10, worker_bits=2, backup_bits=0, sequence_bits=2)
-    assert find_maker(history, mine, narrow).parts is None
+    assert find_maker(history(layout=narrow, outage_reserve_ms=0), mine).parts is None
     with pytest.raises(InvalidId):
-        find_maker(history, -1, LAYOUT)
+        find_maker(history(), -1)
 
 
 def record(who: str, claimed_ms: int, until_ms: int) -> Lease:
@@ -198,7 +213,7 @@ def record(who: str, claimed_ms: int, until_ms: int) -> Lease:
 
 
 def test_the_present_record_says_how_far_the_last_reservation_reaches() -> None:
-    past = replace(PAST, now_ms=1_320_000, records={7: record("berta", 1_300_000, 1_350_000)})
+    past = past_of(now_ms=1_320_000, records={7: record("berta", 1_300_000, 1_350_000)})
     maker = found(TWO, 1_349_999, past=past).maker
     assert maker is not None
     assert (maker.host, maker.state) == ("berta", "alive")
@@ -206,7 +221,7 @@ def test_the_present_record_says_how_far_the_last_reservation_reaches() -> None:
 
 
 def test_a_record_whose_claim_is_forgotten_is_probable() -> None:
-    past = replace(PAST, now_ms=1_320_000, records={7: record("cora", 1_290_000, 1_350_000)})
+    past = past_of(now_ms=1_320_000, records={7: record("cora", 1_290_000, 1_350_000)})
     trimmed = [event(EventKind.CLAIMED, 1_295_000, 3, "dora", 0, 1, lanes_ms=(0, 0, 0, 0))]
     assert asked(trimmed, 1_310_000, past=past) == ("probable", "cora")
     assert asked(trimmed, 1_200_000, past=past)[0] == "unknown"
@@ -218,7 +233,7 @@ def test_an_id_of_the_outage_lane_is_of_the_process_that_had_the_lane_even_after
     next_lanes = (1_230_000, 1_230_000, 1_230_000, 80_000_000)
     taken = replace(claimed(1_300_000, "berta", 1_230_000, lanes=next_lanes), outage_until_ms=88_000_000)
     events = [BORN, reserved, expired(1_300_000, "anna", 0, 1_230_000), taken]
-    past = replace(PAST, now_ms=90_000_000)
+    past = past_of(now_ms=90_000_000)
     # long after berta has the worker id
     assert asked(events, 5_000_000, lane=3, past=past) == ("certain", "anna")
     assert asked(events, 5_000_000, lane=2, past=past) == ("certain", "berta")
@@ -238,7 +253,7 @@ def test_a_lease_that_was_taken_over_has_two_holdings_one_after_the_other() -> N
     heir = Owner("berta", 5, taken_ms=taken_ms)
     back = replace(event(EventKind.RETURNED, 1_700_000, 7, "berta", 0, 1_730_000, ended_ms=1_300_000), owner=heir)
     now = record("berta", 1_100_000, 1_730_000)._replace(owner=heir, outage_until_ms=81_000_000, from_ms=0)
-    past = replace(PAST, now_ms=1_701_000, records={7: now})
+    past = past_of(now_ms=1_701_000, records={7: now})
     events = [BORN, begun, ended, back]
     assert asked(events, 1_150_000, past=past) == ("certain", "anna")
     # a process that ended before Redis saw it may have had the lease between the two
@@ -254,7 +269,7 @@ def test_a_lease_that_was_taken_over_has_two_holdings_one_after_the_other() -> N
 def test_a_lease_that_was_taken_over_before_it_ended_is_known_from_the_record() -> None:
     begun = claimed(1_100_000, "anna", 0)
     now = record("berta", 1_100_000, 1_160_000)._replace(owner=Owner("berta", 5, taken_ms=1_120_000), from_ms=0)
-    past = replace(PAST, now_ms=1_131_000, records={7: now})
+    past = past_of(now_ms=1_131_000, records={7: now})
     assert asked([BORN, begun], 1_119_999, past=past) == ("probable", "anna")
     assert asked([BORN, begun], 1_120_000, past=past) == ("probable", "berta")
     # the same process, which goes on
