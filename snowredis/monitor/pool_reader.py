@@ -96,7 +96,7 @@ class PoolReader(ABC):
         return number
 
     def _broken(self, reason: str) -> StoreUnavailable:
-        return StoreUnavailable(self.where, reason)
+        return StoreUnavailable(self.where, reason, f"Remove it as `snowredis pool delete {self.name}` says", "broken")
 
     def _leases_after(self, low: int | None) -> list[Lease]:
         """Return the leases of _rows(), by worker id, without records that are not valid."""

@@ -35,10 +35,8 @@ MAY_IMPORT = {
     "process_generator": {"errors", "settings", "environment", "process", "snowflake", "connection", "kinds"},
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
     "readers": {"errors", "core", "process.log"},
-    "monitor": {
-        *("errors", "signatures", "settings", "core", "process.clock", "servers", "snowflake", "numbers", "readers")
-    },
-    "worker_pool": {"errors", "process.clock", "servers.runner", "snowflake", "monitor"},
+    "monitor": {*("errors", "signatures", "settings", "core", "process.clock", "servers", "snowflake", "numbers")},
+    "worker_pool": {"errors", "process.clock", "snowflake", "monitor"},
     "merge": {
         *("errors", "core.as_json", "core.layout", "core.presets", "core.values"),
         *("cli.exit_codes", "cli.options", "cli.output", "cli.show"),
