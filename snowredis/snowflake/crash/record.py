@@ -27,6 +27,8 @@ from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
 
 # the form of the text; a text of another version of snowredis is no record
 FORMAT = 1
+# made once: json.dumps() would make an encoder at each heartbeat
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Credentials(NamedTuple):
@@ -56,7 +58,7 @@ class Credentials(NamedTuple):
 
     def pack(self) -> bytes:
         """Return the text that is recorded."""
-        return json.dumps((FORMAT, *self), ensure_ascii=False).encode()
+        return _encode((FORMAT, *self)).encode()
 
     @classmethod
     def parse(cls, text: bytes) -> Credentials | None:
