@@ -43,10 +43,9 @@ from snowredis.integrations import prometheus  # noqa: E402
 from snowredis.integrations.claims import claim_within  # noqa: E402
 from snowredis.process.clock import StepClock  # noqa: E402
 from snowredis.snowflake.lease import requests as lease_manager  # noqa: E402
+from snowredis.snowflake.protocol.messages import KILLED, ClaimRequest, Granted, ReleaseRequest, Seen, WorkerStats  # noqa: E402  # noqa: E402
 from snowredis.snowflake.protocol.open import pool_config  # noqa: E402
 from snowredis.snowflake.protocol.redis_store import RedisStore  # noqa: E402
-from snowredis.snowflake.protocol.replies import Granted, Seen  # noqa: E402
-from snowredis.snowflake.protocol.requests import KILLED, ClaimRequest, ReleaseRequest, WorkerStats  # noqa: E402
 from tests.lab.chaos.proxy import Proxy  # noqa: E402
 from tests.monitor.moments import EXPECTED, WORKERS, Expected  # noqa: E402
 from tests.support.ha import Node  # noqa: E402

@@ -29,9 +29,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import snowredis
+from snowredis.snowflake.protocol.messages import CreateRequest, Seen
 from snowredis.snowflake.protocol.open import open_store
-from snowredis.snowflake.protocol.replies import Seen
-from snowredis.snowflake.protocol.requests import CreateRequest
 from tests.support.ha import Sentinels, running
 from tests.support.servers import redis_server
 

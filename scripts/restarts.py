@@ -24,11 +24,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from snowredis.core.layout import Layout
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.protocol.messages import (
+    ClaimRequest,
+    CreateRequest,
+    Granted,
+    ReleaseRequest,
+    Renewed,
+    RenewRequest,
+    Seen,
+    WorkerStats,
+)
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
 from snowredis.snowflake.protocol.redis_store import ScriptStore
-from snowredis.snowflake.protocol.replies import Granted, Renewed, Seen
-from snowredis.snowflake.protocol.requests import ClaimRequest, CreateRequest, ReleaseRequest, RenewRequest, WorkerStats
 from tests.lab.simulation.redis_model import RedisModel
 from tests.lab.simulation.world import World
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from snowredis.process_generator import preload as preload
     from snowredis.snowflake.generator import SnowflakeGenerator as SnowflakeGenerator
     from snowredis.snowflake.ids.fast_path import IMPLEMENTATION as IMPLEMENTATION
-    from snowredis.snowflake.lease.values import OwnLease as OwnLease
+    from snowredis.snowflake.lease.held import OwnLease as OwnLease
     from snowredis.worker_pool import WorkerPool as WorkerPool
 
 
@@ -73,7 +73,7 @@ _NAMES_OF = {
     "process_generator": ("anext_id", "anext_ids", "close", "configure", "next_id", "next_ids", "preload"),
     "snowflake.ids.fast_path": ("IMPLEMENTATION",),
     "snowflake.generator": ("SnowflakeGenerator",),
-    "snowflake.lease.values": ("OwnLease",),
+    "snowflake.lease.held": ("OwnLease",),
     "worker_pool": ("WorkerPool",),
 }
 _MODULE_OF = {name: f"snowredis.{module}" for module, names in _NAMES_OF.items() for name in names}

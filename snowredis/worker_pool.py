@@ -11,9 +11,8 @@ from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, StoreUna
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.clock import now_ms
 from snowredis.snowflake.protocol.administration import Ends, PoolAdministration
+from snowredis.snowflake.protocol.messages import Created, CreateRequest, Seen
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
-from snowredis.snowflake.protocol.replies import Created, Seen
-from snowredis.snowflake.protocol.requests import CreateRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from snowredis.snowflake.protocol.requests import WorkerStats
+from snowredis.snowflake.protocol.messages import WorkerStats
 from tests.support.servers import RedisServer, redis_server
 
 OWNER = json.dumps(

@@ -26,10 +26,18 @@ from scripts._bench.server import OWNER, STATS, Server, private_server
 from snowredis.core.layout import Layout
 from snowredis.process.clock import now_ms
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.protocol.messages import (
+    ClaimRequest,
+    CreateRequest,
+    Granted,
+    ReleaseRequest,
+    Renewed,
+    RenewRequest,
+    Seen,
+    Terms,
+)
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.redis_store import RedisStore, ScriptStore, load
-from snowredis.snowflake.protocol.replies import Granted, Renewed, Seen, Terms
-from snowredis.snowflake.protocol.requests import ClaimRequest, CreateRequest, ReleaseRequest, RenewRequest
 from snowredis.snowflake.upkeep.pace import BEAT_SHARES
 
 # leases of the unit costs outlive the run, so that living workers stay living

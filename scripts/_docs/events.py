@@ -15,8 +15,8 @@ from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.pool_monitor import Reading
 from snowredis.monitor.whois import Whois
+from snowredis.snowflake.protocol.messages import WorkerStats
 from snowredis.snowflake.protocol.record import REASONS, EventKind
-from snowredis.snowflake.protocol.requests import WorkerStats
 
 _EXAMPLE = Event(
     at_ms=1795230981059,

@@ -13,7 +13,7 @@ from snowredis.connection import connect
 from snowredis.core.layout import layout_spec
 from snowredis.errors import LeaseLost
 from snowredis.process.clock import now_ms
-from snowredis.snowflake.lease.values import OwnLease
+from snowredis.snowflake.lease.held import OwnLease
 
 _EVERY_S = 0.1
 

@@ -17,9 +17,9 @@ from snowredis.monitor.pool import stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
+from snowredis.snowflake.protocol.messages import NO_STATS, WorkerStats
 from snowredis.snowflake.protocol.pool_config import pool_keys
 from snowredis.snowflake.protocol.record import REASONS, EventKind, FloorReason, parse_stats
-from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from snowredis.core.as_json import Hidden, HiddenInt, Shown, TimeMs, in_json
 from snowredis.errors import count
-from snowredis.snowflake.protocol import replies
+from snowredis.snowflake.protocol import messages
 from snowredis.snowflake.protocol.record import LeaseRecord
 
 # leases named in a text
@@ -153,7 +153,7 @@ class Lease(NamedTuple):
         owner = self.owner
         lane = (self.outage_from_ms, self.outage_until_ms if owner.outage else 0)
         # reservations are on the clock of its host
-        return max(0, replies.ids_until_ms(self.until_ms, lane, (0, owner.lane_until_ms)) - self.clock_offset_ms)
+        return max(0, messages.ids_until_ms(self.until_ms, lane, (0, owner.lane_until_ms)) - self.clock_offset_ms)
 
 
 def lease_of(worker: int, record: LeaseRecord, now_ms: int, ttl_ms: int, end_ms: int, *, is_sure: bool) -> Lease:

@@ -20,9 +20,9 @@ from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import text_of, with_format
 from snowredis.signatures import wrong_format
 from snowredis.snowflake.protocol.memory_store import MemoryStore
+from snowredis.snowflake.protocol.messages import Alarm
 from snowredis.snowflake.protocol.pool_config import FORMAT, PoolConfig, is_deleted, pool_keys
 from snowredis.snowflake.protocol.record import FloorReason, LeaseRecord
-from snowredis.snowflake.protocol.replies import Alarm
 
 # the beginning of a signature
 _FORMAT = with_format(FORMAT, "")

@@ -23,9 +23,9 @@ from snowredis.snowflake.ids import fast_path
 from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.ids.fast_path import FastPath
 from snowredis.snowflake.lease.context import ClockBackLog, Context, Counts, RefusalLog, WeakGenerator
+from snowredis.snowflake.lease.held import OwnLease
 from snowredis.snowflake.lease.requests import LeaseManager
-from snowredis.snowflake.lease.values import OwnLease
-from snowredis.snowflake.protocol.requests import Store
+from snowredis.snowflake.protocol.messages import Store
 from snowredis.snowflake.upkeep.lifecycle import LeaseLifecycle
 from snowredis.snowflake.upkeep.pace import Asked
 from snowredis.snowflake.upkeep.slow_path import SlowPath

@@ -18,10 +18,9 @@ import snowredis
 from snowredis.core.as_json import to_json
 from snowredis.core.decoded import decoded
 from snowredis.process.names import owner_text
+from snowredis.snowflake.protocol.messages import ClaimRequest, Granted, Seen, WorkerStats
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.snowflake.protocol.replies import Granted, Seen
-from snowredis.snowflake.protocol.requests import ClaimRequest, WorkerStats
 from tests.support import warm
 from tests.support.holder import create
 from tests.support.records import change_record, record_of

@@ -28,10 +28,10 @@ from snowredis.monitor.pool import Refusal, Snapshot
 from snowredis.process.names import owner_text
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol.memory_store import MemoryStore
+from snowredis.snowflake.protocol.messages import ids_until_ms
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import EventKind, LeaseRecord
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.snowflake.protocol.replies import ids_until_ms
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool
 from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, SUSPECT, TTL_MS, died, expired, info

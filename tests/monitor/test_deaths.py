@@ -17,10 +17,10 @@ from snowredis.errors import StoreUnavailable
 from snowredis.monitor import events
 from snowredis.monitor.conditions import status_of
 from snowredis.monitor.lease import Lease
+from snowredis.snowflake.protocol.messages import Renewed
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import EventKind
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.snowflake.protocol.replies import Renewed
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.support.holder import Holder

@@ -13,10 +13,9 @@ from snowredis.monitor.events import Event
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.whois import History, Whois, find_maker
+from snowredis.snowflake.protocol.messages import AlarmReason, LossReason, WorkerStats
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.record import EventKind, FloorReason
-from snowredis.snowflake.protocol.replies import AlarmReason, LossReason
-from snowredis.snowflake.protocol.requests import WorkerStats
 
 TTL, LEAD = 30_000, 2_500
 LAYOUT = Layout(timestamp_bits=41, datacenter_bits=2, backup_bits=2, worker_bits=8, sequence_bits=10, epoch_ms=0)

@@ -19,8 +19,8 @@ from snowredis.monitor.checks import ok
 from snowredis.monitor.doctor import _ARGUMENTS, _OF_SCRIPTS, Call, pool_needs, tag_needs
 from snowredis.numbers import create_tag
 from snowredis.numbers.stores import tag_keys
+from snowredis.snowflake.protocol.messages import WorkerStats
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.requests import WorkerStats
 from snowredis.worker_pool import WorkerPool
 from tests.support.holder import create
 from tests.support.servers import RedisServer

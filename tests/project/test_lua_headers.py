@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snowredis.numbers.protocol import OpenRequest, TakeRequest
-from snowredis.snowflake.protocol.requests import ClaimRequest, ReleaseRequest, RenewRequest
+from snowredis.snowflake.protocol.messages import ClaimRequest, ReleaseRequest, RenewRequest
 
 ROOT = Path(__file__).parents[2] / "snowredis"
 FILES = {path.stem: path for path in ROOT.rglob("*.lua")}

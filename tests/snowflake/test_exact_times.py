@@ -11,9 +11,9 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
+from snowredis.snowflake.protocol.messages import Granted, LossReason, Lost, Renewed, Settling
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
-from snowredis.snowflake.protocol.replies import Granted, LossReason, Lost, Renewed, Settling
 from tests.snowflake.protocol.simulated import SimPool
 
 # lead and slack differ, so that none stands for another

@@ -21,10 +21,9 @@ from snowredis.numbers.stores import FORMAT as TAG_FORMAT
 from snowredis.numbers.stores import tag_keys
 from snowredis.signatures import FORMATS
 from snowredis.snowflake.protocol.administration import PoolAdministration
+from snowredis.snowflake.protocol.messages import Lost, Seen, Settling, WorkerStats
 from snowredis.snowflake.protocol.pool_config import FORMAT, PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
-from snowredis.snowflake.protocol.replies import Lost, Seen, Settling
-from snowredis.snowflake.protocol.requests import WorkerStats
 from tests.snowflake.protocol.conftest import wall_ms
 from tests.support.formats import shape_of
 from tests.support.holder import Holder, create

@@ -14,8 +14,8 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.snowflake.protocol.administration import Ends, PoolAdministration
+from snowredis.snowflake.protocol.messages import Renewed, Settling
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
-from snowredis.snowflake.protocol.replies import Renewed, Settling
 from tests.snowflake.protocol.conftest import wall_ms
 from tests.support.holder import Holder, create
 from tests.support.servers import RedisServer, redis_server, replicated

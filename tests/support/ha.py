@@ -16,7 +16,7 @@ import redis
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.lease.values import OwnLease
+from snowredis.snowflake.lease.held import OwnLease
 from tests.support import waiting
 from tests.support.ports import free_port
 from tests.support.servers import PROGRAM, RedisServer

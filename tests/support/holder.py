@@ -8,28 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from snowredis.snowflake.protocol.replies import (
+from snowredis.snowflake.protocol.messages import (
+    KILLED,
     NO_TERMS,
+    NOW,
     ClaimReply,
+    ClaimRequest,
     CreateReply,
+    CreateRequest,
     Granted,
     Lost,
     Released,
+    ReleaseRequest,
     Renewed,
     RenewReply,
+    RenewRequest,
     Reply,
     Seen,
     Settling,
-    Terms,
-)
-from snowredis.snowflake.protocol.requests import (
-    KILLED,
-    NOW,
-    ClaimRequest,
-    CreateRequest,
-    ReleaseRequest,
-    RenewRequest,
     Store,
+    Terms,
     WorkerStats,
 )
 

@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 
 import snowredis
+from snowredis.snowflake.protocol.messages import ClaimRequest, Granted, Seen
 from snowredis.snowflake.protocol.open import pool_config
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.snowflake.protocol.replies import Granted, Seen
-from snowredis.snowflake.protocol.requests import ClaimRequest
 from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer

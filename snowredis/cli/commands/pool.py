@@ -34,10 +34,9 @@ def _add_create_arguments(parser: Parser) -> None:
 def _create(args: argparse.Namespace) -> None:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
+    from snowredis.snowflake.protocol.messages import Created, CreateRequest, Seen
     from snowredis.snowflake.protocol.open import open_store
     from snowredis.snowflake.protocol.pool_config import PoolConfig
-    from snowredis.snowflake.protocol.replies import Created, Seen
-    from snowredis.snowflake.protocol.requests import CreateRequest
 
     # nothing is created or deleted at a guessed address
     required_url(args.url)

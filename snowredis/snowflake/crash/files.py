@@ -29,7 +29,7 @@ from snowredis.process.fork import GUARD
 from snowredis.process.log import log
 from snowredis.process.names import ProcessName, own_name, parent_name
 from snowredis.snowflake.crash.record import HEADER_BYTES, NO_RECORD, PAGE_BYTES, CrashRecord
-from snowredis.snowflake.protocol.requests import Store
+from snowredis.snowflake.protocol.messages import Store
 
 try:
     import ctypes

@@ -22,8 +22,7 @@ from typing import NamedTuple, Protocol
 from snowredis.process.exit import End
 from snowredis.process.fork import GUARD
 from snowredis.process.log import log
-from snowredis.snowflake.protocol.replies import NO_TERMS, Terms
-from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
+from snowredis.snowflake.protocol.messages import NO_STATS, NO_TERMS, Terms, WorkerStats
 
 # the form of the text; a text of another version of snowredis is no record
 FORMAT = 1

@@ -22,9 +22,18 @@ from snowredis.process.names import ProcessName, ProcessStatus, has_ended, own_n
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.crash.files import Directory, FileName, RecordsOff, find_directory, find_place
 from snowredis.snowflake.crash.record import PAGE_BYTES, Credentials, read_page
+from snowredis.snowflake.protocol.messages import (
+    KILLED,
+    NOW,
+    WANTS_LANE,
+    ClaimRequest,
+    Granted,
+    Released,
+    ReleaseRequest,
+    Seen,
+    Store,
+)
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.replies import Granted, Released, Seen
-from snowredis.snowflake.protocol.requests import KILLED, NOW, WANTS_LANE, ClaimRequest, ReleaseRequest, Store
 
 # it leaves the program's own random numbers alone, and forked children do not share its state
 RANDOM = random.SystemRandom()

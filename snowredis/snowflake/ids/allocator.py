@@ -33,8 +33,8 @@ from snowredis.process.threads import NotAcquired, locked
 from snowredis.settings import check
 from snowredis.snowflake.ids.fast_path import FastPath
 from snowredis.snowflake.lease.context import Context
+from snowredis.snowflake.lease.held import HeldLease
 from snowredis.snowflake.lease.requests import LeaseManager
-from snowredis.snowflake.lease.values import HeldLease
 
 # outage lanes that are remembered: of the lease, of the one that was lost before, and one to spare
 MOST_OUTAGES = 3

@@ -18,8 +18,8 @@ from snowredis.process.clock import Clock
 from snowredis.process.fork import ForkGuard
 from snowredis.process.log import log
 from snowredis.process.names import boot_id
+from snowredis.snowflake.protocol.messages import Reply, Seen
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.replies import Reply, Seen
 
 # --- counters ----------------------------------------------------------------------------------------
 

@@ -20,21 +20,24 @@ from snowredis.snowflake.crash.files import RECORDS
 from snowredis.snowflake.crash.sweep import DeadProcesses
 from snowredis.snowflake.lease.context import Context, PoolView
 from snowredis.snowflake.lease.conversation import Conversation
-from snowredis.snowflake.lease.slot import LeaseSlot
-from snowredis.snowflake.lease.values import Claimed, HeldLease
-from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.replies import Granted, Lost, PoolFull, Settling, lane_until_ms
-from snowredis.snowflake.protocol.requests import (
+from snowredis.snowflake.lease.held import Claimed, HeldLease, LeaseSlot
+from snowredis.snowflake.protocol.messages import (
     GIVES_UP,
     NO_STATS,
     NOW,
     WANTS_LANE,
     ClaimRequest,
+    Granted,
+    Lost,
+    PoolFull,
     ReleaseRequest,
     RenewRequest,
+    Settling,
     Store,
     WorkerStats,
+    lane_until_ms,
 )
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 
 class LeaseManager:

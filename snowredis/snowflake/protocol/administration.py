@@ -16,10 +16,9 @@ from snowredis.process.log import log
 from snowredis.servers.failover import Acknowledged, on_one_connection, save_snapshot
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import flag
+from snowredis.snowflake.protocol.messages import Absent, ClaimRequest, CreateRequest, Reply, Request, Seen
 from snowredis.snowflake.protocol.pool_config import is_deleted, signature_fields
 from snowredis.snowflake.protocol.redis_store import REQUESTS, RedisStore, ScriptStore
-from snowredis.snowflake.protocol.replies import Absent, Reply, Seen
-from snowredis.snowflake.protocol.requests import ClaimRequest, CreateRequest, Request
 
 _Reply = TypeVar("_Reply", bound=Reply)
 

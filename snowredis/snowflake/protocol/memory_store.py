@@ -13,10 +13,9 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from snowredis.snowflake.protocol import pool_config, replies, requests
+from snowredis.snowflake.protocol import messages, pool_config
+from snowredis.snowflake.protocol.messages import LossReason, Seen, hash_of
 from snowredis.snowflake.protocol.record import EventKind, FloorReason, LeaseRecord
-from snowredis.snowflake.protocol.replies import LossReason, Seen
-from snowredis.snowflake.protocol.requests import hash_of
 
 # hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
 FIRST_DIGITS = 12
@@ -24,7 +23,7 @@ FIRST_DIGITS = 12
 SWEEP_AGAIN_MS = 200
 
 
-def is_held(record: LeaseRecord, token: str, terms: replies.Terms, pending: str) -> bool:
+def is_held(record: LeaseRecord, token: str, terms: messages.Terms, pending: str) -> bool:
     """Return whether a lease is the one in *record*, with its newest renewal id or one that is pending."""
     return record.renewal_id in (terms.renewal_id, pending) and record.token_hash == hash_of(token)
 
@@ -67,16 +66,16 @@ class MemoryStore:
 
     # --- pool ------------------------------------------------------------------------------------------
 
-    def ask(self, request: requests.Request) -> Any:
+    def ask(self, request: messages.Request) -> Any:
         with self._lock:
             match request:
-                case requests.ClaimRequest():
+                case messages.ClaimRequest():
                     return self._claim(request)
-                case requests.RenewRequest():
+                case messages.RenewRequest():
                     return self._renew(request)
-                case requests.ReleaseRequest():
+                case messages.ReleaseRequest():
                     return self._release(request)
-            return replies.Exists(*self._pool(self._server_time_ms()))
+            return messages.Exists(*self._pool(self._server_time_ms()))
 
     def _read_clocks(self, caller_ms: int) -> tuple[int, int]:
         """Return the Redis time, and the caller's time after the cap."""
@@ -112,7 +111,7 @@ class MemoryStore:
         if not record.token_hash or not min(self._swept_ms, now) < record.lease_end_ms <= now:
             return
         more = {"stats": record.stats, "claimed": record.claimed_ms, "renewed": record.renewed_ms}
-        more["outage"] = replies.lane_until_ms(record.until_ms, record.outage_lane_ms)
+        more["outage"] = messages.lane_until_ms(record.until_ms, record.outage_lane_ms)
         self._event(EventKind.EXPIRED, worker, record.lease_end_ms, record, "expired", **more)
 
     def _note_return(self, worker: int, record: LeaseRecord, now: int) -> None:
@@ -135,7 +134,7 @@ class MemoryStore:
 
     # --- claim, renew, release ---------------------------------------------------------------------------
 
-    def _claim(self, request: requests.ClaimRequest) -> replies.ClaimReply:
+    def _claim(self, request: messages.ClaimRequest) -> messages.ClaimReply:
         now, capped = self._read_clocks(request.caller_ms)
         token_hash, first_renewal_id = hash_of(request.token), f"{self._version:0{FIRST_DIGITS}x}"
         for worker, record in self._records.items():
@@ -147,9 +146,9 @@ class MemoryStore:
                 return self._granted(worker, again, now, capped, request)
         layout, config, options = self.config.layout, self.config, request.options
         usable_from_ms = max(0, min(layout.ms_at(layout.tick_at(request.caller_ms)), capped))
-        wait_ms = 0 if requests.NOW in options else config.floor_ms + config.horizon_ms(0) + layout.tick_ms
+        wait_ms = 0 if messages.NOW in options else config.floor_ms + config.horizon_ms(0) + layout.tick_ms
         chosen = self._choose(now, usable_from_ms, wait_ms, options)
-        if isinstance(chosen, replies.ClaimRefused):
+        if isinstance(chosen, messages.ClaimRefused):
             return chosen
         before = self._records.get(chosen, LeaseRecord(lanes_ms=(0,) * self.config.layout.namespaces))
         self._note_end(chosen, before, now)
@@ -171,15 +170,16 @@ class MemoryStore:
         return granted
 
     def _granted(
-        self, worker: int, record: LeaseRecord, now: int, capped: int, request: requests.ClaimRequest
-    ) -> replies.Granted:
-        has_lane = requests.WANTS_LANE in request.options
+        self, worker: int, record: LeaseRecord, now: int, capped: int, request: messages.ClaimRequest
+    ) -> messages.Granted:
+        has_lane = messages.WANTS_LANE in request.options
         record = self._extend(worker, record, now, capped, has_lane=has_lane)
-        return replies.Granted(*self._pool(now), self._terms(worker, record, has_lane=has_lane))
+        return messages.Granted(*self._pool(now), self._terms(worker, record, has_lane=has_lane))
 
-    def _terms(self, worker: int, record: LeaseRecord, *, has_lane: bool) -> replies.Terms:
+    def _terms(self, worker: int, record: LeaseRecord, *, has_lane: bool) -> messages.Terms:
         outage_ms = record.outage_ms if has_lane else None
-        return replies.Terms(worker, record.until_ms, outage_ms, record.incarnation, record.renewal_id, record.lanes_ms)
+        until_ms, incarnation, lanes_ms = record.until_ms, record.incarnation, record.lanes_ms
+        return messages.Terms(worker, until_ms, outage_ms, incarnation, record.renewal_id, lanes_ms)
 
     def _marks_ms(self, record: LeaseRecord) -> list[int]:
         """Return where a new reservation of each lane would begin; the outage lane counts as an ordinary one."""
@@ -196,9 +196,9 @@ class MemoryStore:
             return self._lane_rank(record, usable_from_ms, wants_lane), 0
         return (3, 0) if min(marks_ms) <= usable_from_ms else (4, min(marks_ms))
 
-    def _choose(self, now: int, usable_from_ms: int, wait_ms: int, options: str) -> int | replies.ClaimRefused:
+    def _choose(self, now: int, usable_from_ms: int, wait_ms: int, options: str) -> int | messages.ClaimRefused:
         """Choose the worker id that fits best, of some that were available the longest; or return why there is none."""
-        wants_lane, records = requests.WANTS_LANE in options, self._records
+        wants_lane, records = messages.WANTS_LANE in options, self._records
         free = ((max(r.lease_end_ms, self._passed.get(i, 0)), i) for i, r in records.items() if r.lease_end_ms <= now)
         rank, mark_ms, best = 5, 0, -1
         for _, worker in sorted(free):
@@ -213,14 +213,14 @@ class MemoryStore:
         if rank > self._lane_rank(LeaseRecord(), usable_from_ms, wants_lane) and unused < self.config.layout.workers:
             return unused
         if rank == 4 and mark_ms - usable_from_ms > wait_ms:
-            return replies.Behind(*self._pool(now), mark_ms - usable_from_ms)
+            return messages.Behind(*self._pool(now), mark_ms - usable_from_ms)
         if rank < 5:
             return best
-        self._counts["refused"] += requests.GIVES_UP in options
+        self._counts["refused"] += messages.GIVES_UP in options
         first_ms = min(record.lease_end_ms for record in records.values())
-        return replies.PoolFull(*self._pool(now), max(0, first_ms - now))
+        return messages.PoolFull(*self._pool(now), max(0, first_ms - now))
 
-    def _renew(self, request: requests.RenewRequest) -> replies.RenewReply:
+    def _renew(self, request: messages.RenewRequest) -> messages.RenewReply:
         now, capped = self._read_clocks(request.caller_ms)
         terms, worker, token_hash = request.lease, request.lease.worker, hash_of(request.token)
         record, has_lane = self._records.get(worker, LeaseRecord()), terms.outage_until_ms is not None
@@ -233,20 +233,20 @@ class MemoryStore:
             lost = LeaseRecord(owner=request.owner, until_ms=terms.until_ms)
             outage_ms = (terms.outage_until_ms or 0) if keeps else 0
             self._event(EventKind.LOST, worker, now, lost, reason=reason, outage=outage_ms)
-            return replies.Lost(*self._pool(now), reason, keeps)
+            return messages.Lost(*self._pool(now), reason, keeps)
         self._note_return(worker, record, now)
         if request.stats.clock_backs > record.stats.clock_backs:
             self._event(EventKind.CLOCK_BACK, worker, now, record, stats=request.stats)
         renewed = record._replace(renewal_id=request.pending, stats=request.stats, owner=request.owner)
         renewed = self._extend(worker, renewed, now, capped, has_lane=has_lane)
-        return replies.Renewed(*self._pool(now), self._terms(worker, renewed, has_lane=has_lane), False)
+        return messages.Renewed(*self._pool(now), self._terms(worker, renewed, has_lane=has_lane), False)
 
-    def _release(self, request: requests.ReleaseRequest) -> replies.ReleaseReply:
+    def _release(self, request: messages.ReleaseRequest) -> messages.ReleaseReply:
         now, _ = self._read_clocks(request.caller_ms)
         worker, record = request.lease.worker, self._records.get(request.lease.worker)
         pending = request.pending
         if record is None or not is_held(record, request.token, request.lease, pending):
-            return replies.Gone(*self._pool(now))
+            return messages.Gone(*self._pool(now))
         self._note_return(worker, record, now)
         marks_ms = self._marks_after(record, request)
         more = {"stats": request.stats, "claimed": record.claimed_ms, "renewed": record.renewed_ms}
@@ -261,9 +261,9 @@ class MemoryStore:
             renewed_ms=record.renewed_ms,
             stats=request.stats,
         )
-        return replies.Released(*self._pool(now))
+        return messages.Released(*self._pool(now))
 
-    def _marks_after(self, record: LeaseRecord, request: requests.ReleaseRequest) -> tuple[int, ...]:
+    def _marks_after(self, record: LeaseRecord, request: messages.ReleaseRequest) -> tuple[int, ...]:
         """Return the marks of the lanes after the release: a lane that was never opened goes back whole."""
         terms, marks_ms = request.lease, list(record.lanes_ms)
         is_sure = record.renewal_id == terms.renewal_id

@@ -22,9 +22,8 @@ from snowredis.settings import (
     is_in_memory,
     required_pool,
 )
+from snowredis.snowflake.protocol.messages import CreateRequest, Seen, Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.replies import Seen
-from snowredis.snowflake.protocol.requests import CreateRequest, Store
 
 if TYPE_CHECKING:
     from snowredis.servers.clients import OwnClient

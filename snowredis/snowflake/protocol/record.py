@@ -1,7 +1,7 @@
 """Data that the scripts of a pool store: records of worker ids, in the hash of the pool, and codes of its events.
 
 A record is packed and parsed here, and in pool.lua. The scripts write the codes, and programs compare them; the text of
-a reason is for people and may be reworded at any time, a code never. The reasons of replies are in replies.py.
+a reason is for people and may be reworded at any time, a code never. The reasons of replies are in messages.py.
 
 Everything in Python that reads or makes a record does it with LeaseRecord. A new field is added to the class and its
 two methods, to the three functions of pool.lua, and changes FORMAT in pool_config.py. A text with another number of
@@ -15,8 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from snowredis.servers.scripts import Reason
-from snowredis.snowflake.protocol.replies import AlarmReason, LossReason
-from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
+from snowredis.snowflake.protocol.messages import NO_STATS, AlarmReason, LossReason, WorkerStats
 
 _TIME = r"(\d{1,14})"
 # the owner is JSON, the only field that may contain "|". It does not begin with what looks like another field

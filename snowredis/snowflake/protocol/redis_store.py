@@ -1,4 +1,4 @@
-"""A pool in Redis as a Store: builds the arguments of the Lua scripts, and reads their replies.
+"""A pool in Redis as a Store: builds the arguments of the Lua scripts, and reads their messages.
 
 ScriptStore is independent of redis-py: a subclass runs the scripts, in Redis (RedisStore) or in a simulation.
 """
@@ -15,27 +15,27 @@ from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.servers.runner import RedisScripts
 from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply
 from snowredis.settings import MinReplicas
-from snowredis.snowflake.protocol import replies
-from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
-from snowredis.snowflake.protocol.replies import Reply
-from snowredis.snowflake.protocol.requests import (
+from snowredis.snowflake.protocol import messages
+from snowredis.snowflake.protocol.messages import (
     REFUSED,
     ClaimRequest,
     CreateRequest,
     ReleaseRequest,
     RenewRequest,
+    Reply,
     Request,
 )
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 
 # pool.lua: what it returns in place of the signature that refused the caller before
 LOST = "lost=1"
-# the script of each request that a generator makes, and its replies. It makes the last one only on an embedded server
+# the script of each request that a generator makes, and its messages. It makes the last one only on an embedded server
 # that has just started
 REQUESTS: dict[type, tuple[str, Iterable[type[Reply]]]] = {
-    ClaimRequest: ("claim", (replies.Granted, replies.Settling, replies.Behind, replies.PoolFull)),
-    RenewRequest: ("renew", (replies.Renewed, replies.Lost)),
-    ReleaseRequest: ("release", (replies.Released, replies.Gone)),
-    CreateRequest: ("create", (replies.Created, replies.Exists)),
+    ClaimRequest: ("claim", (messages.Granted, messages.Settling, messages.Behind, messages.PoolFull)),
+    RenewRequest: ("renew", (messages.Renewed, messages.Lost)),
+    ReleaseRequest: ("release", (messages.Released, messages.Gone)),
+    CreateRequest: ("create", (messages.Created, messages.Exists)),
 }
 SCRIPTS = tuple(name for name, _ in REQUESTS.values())
 

@@ -11,10 +11,9 @@ from snowredis.process.threads import locked
 from snowredis.snowflake.crash.record import Credentials
 from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.lease.context import Context
+from snowredis.snowflake.lease.held import Claimed, HeldLease
 from snowredis.snowflake.lease.requests import LeaseManager
-from snowredis.snowflake.lease.values import Claimed, HeldLease
-from snowredis.snowflake.protocol.replies import pool_id
-from snowredis.snowflake.protocol.requests import NO_STATS
+from snowredis.snowflake.protocol.messages import NO_STATS, pool_id
 from snowredis.snowflake.upkeep.pace import Asked, Pace
 from snowredis.snowflake.upkeep.renewing import OUTAGE_MS, Renewals
 

@@ -13,8 +13,8 @@ from snowredis.process.log import log
 from snowredis.process.threads import locked
 from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.lease.context import Context
+from snowredis.snowflake.lease.held import HeldLease
 from snowredis.snowflake.lease.requests import LeaseManager
-from snowredis.snowflake.lease.values import HeldLease
 from snowredis.snowflake.upkeep.claiming import MOST_AT_ONCE, Claims
 from snowredis.snowflake.upkeep.heartbeat import HeartbeatThread
 from snowredis.snowflake.upkeep.pace import Asked, Pace

@@ -9,8 +9,7 @@ from snowredis.process.threads import locked
 from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.lease.context import Context
 from snowredis.snowflake.lease.requests import LeaseManager
-from snowredis.snowflake.protocol.replies import ids_until_ms
-from snowredis.snowflake.protocol.requests import WorkerStats
+from snowredis.snowflake.protocol.messages import WorkerStats, ids_until_ms
 from snowredis.snowflake.upkeep.heartbeat import HeartbeatThread
 from snowredis.snowflake.upkeep.pace import Asked, Pace
 

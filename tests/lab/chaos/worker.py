@@ -26,7 +26,7 @@ import snowredis
 from snowredis.process.fork import GUARD
 from snowredis.snowflake.ids import allocator as id_allocator
 from snowredis.snowflake.lease.requests import LeaseManager
-from snowredis.snowflake.protocol.requests import WorkerStats
+from snowredis.snowflake.protocol.messages import WorkerStats
 from tests.lab.chaos.runs import KINDS, Recorder, Run, runs_of
 
 # a fork that is to happen inside next_ids() tries this often, this far apart

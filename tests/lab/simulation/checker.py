@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.lease.values import HeldLease
-from snowredis.snowflake.protocol.replies import Granted
-from snowredis.snowflake.protocol.requests import ReleaseRequest
+from snowredis.snowflake.lease.held import HeldLease
+from snowredis.snowflake.protocol.messages import Granted, ReleaseRequest
 from tests.lab.simulation.world import START_US, World
 from tests.lab.spec.log import flat, ints, request_of
 

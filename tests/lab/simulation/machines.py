@@ -18,10 +18,9 @@ from snowredis.snowflake.crash import sweep
 from snowredis.snowflake.crash.files import FileName
 from snowredis.snowflake.crash.record import HEADER_BYTES, PAGE_BYTES, TEXT_BYTES, CrashRecord, Credentials
 from snowredis.snowflake.crash.sweep import RecordAccess
-from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.lease.held import HeldLease
+from snowredis.snowflake.protocol.messages import Granted, ReleaseRequest, Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.replies import Granted
-from snowredis.snowflake.protocol.requests import ReleaseRequest, Store
 from tests.lab.simulation.stand_ins import Host, SimStore
 
 if TYPE_CHECKING:

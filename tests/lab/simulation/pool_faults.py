@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from snowredis.errors import REFUSED, LayoutMismatch, SnowredisError
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol.administration import Administration, Ends
+from snowredis.snowflake.protocol.messages import ClaimRequest, Reply, Seen
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.replies import Reply, Seen
-from snowredis.snowflake.protocol.requests import ClaimRequest
 from tests.lab.simulation.process import Process
 from tests.support.holder import create
 

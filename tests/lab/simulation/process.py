@@ -21,9 +21,8 @@ from snowredis.servers.scripts import Script
 from snowredis.snowflake.crash.record import NO_RECORD, CrashRecord
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.lease.context import WeakGenerator
+from snowredis.snowflake.protocol.messages import LossReason, Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.replies import LossReason
-from snowredis.snowflake.protocol.requests import Store
 from tests.lab.simulation.base import SimulatedProcess
 from tests.lab.simulation.checker import Claim, Reservation
 from tests.lab.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore

@@ -15,8 +15,8 @@ from snowredis.process.names import ProcessName
 from snowredis.snowflake.crash.record import CrashRecord, Credentials, read_page
 from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.lease.context import PoolView
-from snowredis.snowflake.lease.values import Claimed, HeldLease
-from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
+from snowredis.snowflake.lease.held import Claimed, HeldLease
+from snowredis.snowflake.protocol.messages import NO_STATS, WorkerStats
 from snowredis.snowflake.upkeep.claiming import Claims
 from snowredis.snowflake.upkeep.lifecycle import LeaseLifecycle
 from snowredis.snowflake.upkeep.renewing import Renewals

@@ -15,12 +15,11 @@ from snowredis.process.fork import ForkGuard
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.crash.record import NO_RECORD, CrashRecord, Credentials
 from snowredis.snowflake.lease.context import PoolView
+from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.lease.requests import LeaseManager
-from snowredis.snowflake.lease.slot import LeaseSlot
-from snowredis.snowflake.lease.values import HeldLease
 from snowredis.snowflake.protocol.administration import Administration
+from snowredis.snowflake.protocol.messages import NO_STATS, WorkerStats
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.requests import NO_STATS, WorkerStats
 from tests.lab.simulation.world import START_US
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tests.lab.simulation.redis_model import CHANGING, CONSTANT
 from tests.lab.spec.log import header, ints, request_of
 
 if TYPE_CHECKING:
-    from snowredis.snowflake.lease.values import HeldLease
+    from snowredis.snowflake.lease.held import HeldLease
     from tests.lab.simulation.redis_model import RedisModel
     from tests.lab.simulation.schedule import Simulation
 

@@ -27,8 +27,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from snowredis.snowflake.protocol.messages import WANTS_LANE
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.requests import WANTS_LANE
 
 # how many arguments all scripts have; which are what the caller saw of the pool, and its clock
 COMMON, SEEN, CALLER_MS = 4, 2, 3

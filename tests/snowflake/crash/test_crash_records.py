@@ -26,9 +26,9 @@ from snowredis.process.exit import End
 from snowredis.snowflake.crash import record as crash_record
 from snowredis.snowflake.crash.record import PAGE_BYTES, CrashRecord, Credentials, read_page
 from snowredis.snowflake.crash.sweep import release_dead
+from snowredis.snowflake.protocol.messages import NO_TERMS, Terms
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.snowflake.protocol.replies import NO_TERMS, Terms
 from tests.snowflake.crash.conftest import Owned, child, files_in
 from tests.support.pools import new_pool
 from tests.support.programs import run, start

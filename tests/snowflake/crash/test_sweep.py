@@ -29,12 +29,11 @@ from snowredis.snowflake.crash import files as record_files
 from snowredis.snowflake.crash import sweep
 from snowredis.snowflake.crash.files import FileName
 from snowredis.snowflake.crash.record import HEADER_BYTES, PAGE_BYTES, TEXT_BYTES, CrashRecord, Credentials, read_page
-from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.lease.held import HeldLease
+from snowredis.snowflake.protocol.messages import NO_STATS, RenewRequest, Terms
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.record import EventKind
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.snowflake.protocol.replies import Terms
-from snowredis.snowflake.protocol.requests import NO_STATS, RenewRequest
 from snowredis.worker_pool import WorkerPool
 from tests.snowflake.crash.conftest import Child, Owned, child, files_in, name_of
 from tests.support.programs import run

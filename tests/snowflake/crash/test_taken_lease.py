@@ -9,10 +9,9 @@ import pytest
 
 from snowredis.process.names import owner_text
 from snowredis.snowflake.crash.record import FORMAT, TEXT_BYTES, Credentials
-from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.lease.held import HeldLease
+from snowredis.snowflake.protocol.messages import Terms, WorkerStats
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.replies import Terms
-from snowredis.snowflake.protocol.requests import WorkerStats
 
 CONFIG = PoolConfig(name="orders")
 LAYOUT = CONFIG.layout

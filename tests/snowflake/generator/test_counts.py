@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.snowflake.protocol.requests import WorkerStats
+from snowredis.snowflake.protocol.messages import WorkerStats
 from snowredis.testing import ManualClock, MemoryPool
 
 

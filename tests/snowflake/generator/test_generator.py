@@ -24,11 +24,9 @@ from snowredis.process.clock import SystemClock
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
 from snowredis.snowflake.lease import conversation
-from snowredis.snowflake.lease.slot import LeaseSlot
-from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.protocol.memory_store import MemoryStore
-from snowredis.snowflake.protocol.replies import ClaimReply
-from snowredis.snowflake.protocol.requests import ClaimRequest, Request, WorkerStats
+from snowredis.snowflake.protocol.messages import ClaimReply, ClaimRequest, Request, WorkerStats
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.snowflake.generator.conftest import make_pool, requests_to
 from tests.support import warm

@@ -21,8 +21,8 @@ from snowredis.process.clock import StepClock
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol.memory_store import MemoryStore
+from snowredis.snowflake.protocol.messages import ClaimRequest, ReleaseRequest, RenewRequest, Request, Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
-from snowredis.snowflake.protocol.requests import ClaimRequest, ReleaseRequest, RenewRequest, Request, Store
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool
 from tests.lab.interrupts.points import Points

@@ -16,8 +16,8 @@ from snowredis.errors import StoreUnavailable
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.crash.sweep import DeadProcesses
 from snowredis.snowflake.generator import SnowflakeGenerator
+from snowredis.snowflake.protocol.messages import ReleaseRequest
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.requests import ReleaseRequest
 from snowredis.testing import ManualClock, MemoryPool
 
 

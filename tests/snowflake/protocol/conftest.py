@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from snowredis.core.layout import Layout
+from snowredis.snowflake.protocol.messages import Created, Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.snowflake.protocol.replies import Created
-from snowredis.snowflake.protocol.requests import Store
 from snowredis.testing import ManualClock
 from tests.support.holder import Holder, create, fresh_hex
 from tests.support.lua_store import LuaStore

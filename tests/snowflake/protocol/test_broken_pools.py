@@ -12,10 +12,10 @@ import pytest
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
+from snowredis.snowflake.protocol.messages import Granted, Renewed, Settling
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.snowflake.protocol.replies import Granted, Renewed, Settling
 from tests.snowflake.protocol.conftest import holder, new_pool, really_wait, wall_ms
 from tests.support.holder import Holder, create, fresh_hex
 from tests.support.servers import RedisServer

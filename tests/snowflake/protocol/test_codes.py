@@ -9,8 +9,8 @@ import pytest
 from scripts._docs.lua import lua_of
 from snowredis.servers.scripts import Reason
 from snowredis.snowflake.protocol.administration import POOL_SCRIPTS
+from snowredis.snowflake.protocol.messages import Alarm, AlarmReason, LossReason
 from snowredis.snowflake.protocol.record import EventKind, FloorReason
-from snowredis.snowflake.protocol.replies import Alarm, AlarmReason, LossReason
 
 LUA = "\n".join(map(lua_of, ("pool", *POOL_SCRIPTS)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snowredis.snowflake.protocol.replies import Granted, Renewed, Settling
+from snowredis.snowflake.protocol.messages import Granted, Renewed, Settling
 from tests.lab.simulation.pool_faults import AtTheServer
 from tests.lab.simulation.redis_model import RedisModel
 from tests.snowflake.protocol.simulated import SimPool

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from snowredis.errors import StoreUnavailable
-from snowredis.snowflake.protocol.replies import (
+from snowredis.snowflake.protocol.messages import (
     Behind,
     Created,
     Exists,
@@ -16,10 +16,11 @@ from snowredis.snowflake.protocol.replies import (
     Lost,
     PoolFull,
     Released,
+    ReleaseRequest,
     Renewed,
     Settling,
+    WorkerStats,
 )
-from snowredis.snowflake.protocol.requests import ReleaseRequest, WorkerStats
 from tests.snowflake.protocol.conftest import TTL_MS, Place
 from tests.support.holder import Holder, create, fresh_hex
 

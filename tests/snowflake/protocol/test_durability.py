@@ -14,9 +14,9 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.environment import from_environment
 from snowredis.errors import StoreUnavailable
+from snowredis.snowflake.protocol.messages import Created, Granted, Renewed, Settling
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.snowflake.protocol.replies import Created, Granted, Renewed, Settling
 from tests.snowflake.protocol.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, create, fresh_hex
 from tests.support.servers import RedisServer, redis_server, replicated

@@ -19,8 +19,8 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.snowflake.protocol.administration import Ends
+from snowredis.snowflake.protocol.messages import Absent, Created, Exists, Granted, LossReason, Renewed, Reply
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.replies import Absent, Created, Exists, Granted, LossReason, Renewed, Reply
 from tests.lab.simulation.pool_faults import AtTheServer
 from tests.lab.simulation.stage import Stage
 from tests.snowflake.protocol.simulated import SimPool

@@ -15,10 +15,9 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.snowflake.protocol.memory_store import MemoryStore
+from snowredis.snowflake.protocol.messages import NO_STATS, Exists, Granted, Reply, Seen
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
-from snowredis.snowflake.protocol.replies import Exists, Granted, Reply, Seen
-from snowredis.snowflake.protocol.requests import NO_STATS
 from tests.lab.simulation.redis_model import RedisModel
 from tests.lab.simulation.world import World
 from tests.support.holder import Holder, create, fresh_hex

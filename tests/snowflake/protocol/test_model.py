@@ -24,9 +24,9 @@ from snowredis.monitor.lease import Owner, parse_owner
 from snowredis.process.names import owner_text
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.protocol.messages import Created
 from snowredis.snowflake.protocol.pool_config import FORMAT, MAX_TTL_MS, PoolConfig, pool_keys, signature_fields
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.snowflake.protocol.replies import Created
 from tests.support.holder import create
 from tests.support.servers import RedisServer
 

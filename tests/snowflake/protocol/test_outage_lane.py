@@ -11,8 +11,8 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
 from snowredis.snowflake.protocol.administration import PoolAdministration
+from snowredis.snowflake.protocol.messages import Created, Granted, LossReason, Renewed, Settling
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
-from snowredis.snowflake.protocol.replies import Created, Granted, LossReason, Renewed, Settling
 from tests.snowflake.protocol.conftest import CONFIG, TTL_MS, Place, open_place, wall_ms
 from tests.support.holder import Holder, create, fresh_hex
 from tests.support.records import change_record

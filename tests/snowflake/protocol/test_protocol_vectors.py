@@ -14,10 +14,10 @@ import redis
 from scripts import js_client
 from snowredis.core.lanes import ClockRules, Lanes, UseTick, decide
 from snowredis.core.presets import resolve_layout
-from snowredis.snowflake.lease.values import HeldLease
+from snowredis.snowflake.lease.held import HeldLease
+from snowredis.snowflake.protocol.messages import Terms
 from snowredis.snowflake.protocol.pool_config import FORMAT, PoolConfig, signature_fields
 from snowredis.snowflake.protocol.redis_store import load
-from snowredis.snowflake.protocol.replies import Terms
 from tests.support.holder import fresh_hex
 from tests.support.servers import RedisServer
 

@@ -26,11 +26,21 @@ from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol.administration import POOL_SCRIPTS
+from snowredis.snowflake.protocol.messages import (
+    Alarm,
+    AlarmReason,
+    Created,
+    Granted,
+    Lost,
+    Renewed,
+    RenewRequest,
+    Seen,
+    Settling,
+    WorkerStats,
+)
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import FloorReason, LeaseRecord
 from snowredis.snowflake.protocol.redis_store import RedisStore, load
-from snowredis.snowflake.protocol.replies import Alarm, AlarmReason, Created, Granted, Lost, Renewed, Seen, Settling
-from snowredis.snowflake.protocol.requests import RenewRequest, WorkerStats
 from snowredis.testing import ManualClock
 from tests.snowflake.protocol.conftest import holder, new_pool, really_wait, wall_ms
 from tests.support.holder import Holder, create, fresh_hex

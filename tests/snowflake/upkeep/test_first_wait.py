@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from snowredis.snowflake.protocol.memory_store import MemoryStore
-from snowredis.snowflake.protocol.replies import Behind, ClaimReply, Seen
-from snowredis.snowflake.protocol.requests import Request
+from snowredis.snowflake.protocol.messages import Behind, ClaimReply, Request, Seen
 from snowredis.snowflake.upkeep.pace import Pace
 from snowredis.testing import ManualClock, memory_pool
 from tests.support import warm
