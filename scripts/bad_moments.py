@@ -39,9 +39,9 @@ import prometheus_client  # noqa: E402
 
 import snowredis  # noqa: E402
 from scripts._bench.tables import markdown  # noqa: E402
+from snowredis.cli.fleet import StepClock  # noqa: E402
 from snowredis.integrations import prometheus  # noqa: E402
 from snowredis.integrations.claims import claim_within  # noqa: E402
-from snowredis.process.clock import StepClock  # noqa: E402
 from snowredis.snowflake.lease import requests as lease_manager  # noqa: E402
 from snowredis.snowflake.protocol.messages import KILLED, ClaimRequest, Granted, ReleaseRequest, Seen, WorkerStats  # noqa: E402  # noqa: E402
 from snowredis.snowflake.protocol.open import pool_config  # noqa: E402

@@ -1,4 +1,4 @@
-"""SNOWREDIS_* variables: read for whatever is not given, the same ones everywhere, and set for processes that start."""
+"""SNOWREDIS_* variables: read for whatever is not given, the same ones everywhere."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from snowredis.core.layout import Layout, layout_spec
 from snowredis.settings import (
     KIND,
-    OBJECT,
     PREFIX,
     SETTINGS,
     Setting,
@@ -63,47 +61,6 @@ def settings_of_process(given: Mapping[str, Any]) -> dict[str, Any]:
     used = from_environment(os.environ, given=used)
     used["url"] = required_url(used.get("url"))
     return used | {"pool": required_pool(used.get("pool"), used["url"])}
-
-
-# variable -> what hand_on() has set, and what was there before
-_handed_on: dict[str, tuple[str, str | None]] = {}
-
-
-def hand_on(settings: Mapping[str, Any], declared: Mapping[str, Setting], kind: str | None) -> None:
-    """Set the variables of *settings* for the processes that this one starts, in place of those of the last call.
-
-    A value that has no text, such as a client, is a variable that another process refuses.
-    """
-    for variable, (ours, before) in _handed_on.items():
-        # somebody may have set it since
-        if os.environ.get(variable) == ours:
-            del os.environ[variable]
-            if before is not None:
-                os.environ[variable] = before
-    texts = {KIND.variable: kind} if kind else {}
-    for name, value in settings.items():
-        if value is not None:
-            # no variable sets a clock: with one, another process could only make other ids
-            texts[declared["url" if name == "clock" else name].variable] = _text_of(declared[name].kind.convert(value))
-    _handed_on.clear()
-    _handed_on.update({variable: (text, os.environ.get(variable)) for variable, text in texts.items()})
-    os.environ.update(texts)
-
-
-def _text_of(value: Any) -> str:
-    """Return *value* as Setting.read() parses it; text that it refuses if there is none."""
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}={number}" for name, number in value.items())
-    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
-        return " ".join(value)
-    if isinstance(value, Layout):
-        return layout_spec(value)
-    return str(value) if isinstance(value, str | int | float) else f"{OBJECT}{type(value).__name__}"
-
-
-def inherited(variable: str) -> str | None:
-    """Return the value of *variable* without what hand_on() has set."""
-    return _handed_on[variable][1] if variable in _handed_on else os.environ.get(variable)
 
 
 def read_variables(environment: Mapping[str, str], prefix: str, declared: Iterable[Setting]) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from snowredis.connection import connect
-from snowredis.environment import from_environment, hand_on, inherited
+from snowredis.core.layout import Layout, layout_spec
+from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, GeneratorClosed
 from snowredis.process.coroutines import in_thread
-from snowredis.settings import KIND, PREFIX, SETTINGS, AllSettings, check_names
+from snowredis.settings import KIND, OBJECT, PREFIX, SETTINGS, AllSettings, check_names
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.ids.fast_path import bind
 from snowredis.snowflake.ids.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
@@ -98,7 +99,7 @@ def configure(kind: str | None = None, /, **settings: Any) -> None:
     Raises:
         ConfigError: a kind or a setting is unknown, or this process' generator is in use with other settings.
     """
-    of_environment = inherited(KIND.variable)
+    of_environment = _inherited(KIND.variable)
     if kind is None and not of_environment:
         # values are checked where they are used: Django's checks report all that are wrong
         check_names(settings)
@@ -121,14 +122,48 @@ def configure(kind: str | None = None, /, **settings: Any) -> None:
         preload()
 
 
+# variable -> what _hand_on() has set, and what was there before
+_handed_on: dict[str, tuple[str, str | None]] = {}
+
+
 def _hand_on() -> None:
-    """Set the variables of what is configured now."""
+    """Set the variables of what is configured now, in place of those of the last call, for processes that start.
+
+    A value that has no text, such as a client, is a variable that another process refuses.
+    """
     settings = dict(_sources[-1].configured)
     kind = settings.pop("kind", None)
-    declared = SETTINGS
-    if _kind() is not None:
-        declared = effective_kind().kind.settings
-    hand_on(settings, declared, kind)
+    declared = SETTINGS if _kind() is None else effective_kind().kind.settings
+    for variable, (ours, before) in _handed_on.items():
+        # somebody may have set it since
+        if os.environ.get(variable) == ours:
+            del os.environ[variable]
+            if before is not None:
+                os.environ[variable] = before
+    texts = {KIND.variable: kind} if kind else {}
+    for name, value in settings.items():
+        if value is not None:
+            # no variable sets a clock: with one, another process could only make other ids
+            texts[declared["url" if name == "clock" else name].variable] = _text_of(declared[name].kind.convert(value))
+    _handed_on.clear()
+    _handed_on.update({variable: (text, os.environ.get(variable)) for variable, text in texts.items()})
+    os.environ.update(texts)
+
+
+def _text_of(value: Any) -> str:
+    """Return *value* as Setting.read() parses it; text that it refuses if there is none."""
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={number}" for name, number in value.items())
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return " ".join(value)
+    if isinstance(value, Layout):
+        return layout_spec(value)
+    return str(value) if isinstance(value, str | int | float) else f"{OBJECT}{type(value).__name__}"
+
+
+def _inherited(variable: str) -> str | None:
+    """Return the value of *variable* without what _hand_on() has set."""
+    return _handed_on[variable][1] if variable in _handed_on else os.environ.get(variable)
 
 
 def effective_settings() -> dict[str, Any]:
@@ -177,7 +212,7 @@ def preload() -> None:
 
 def _kind() -> str | None:
     """Return what configure() or the environment says of the kind of ids; None for Snowflakes."""
-    return _sources[-1].configured.get("kind") or inherited(KIND.variable) or None
+    return _sources[-1].configured.get("kind") or _inherited(KIND.variable) or None
 
 
 def process_generator() -> Any:

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import uninterrupted
 from snowredis.core.layout import Layout
+from snowredis.process.clock import SYSTEM, SystemClock
 
 if TYPE_CHECKING:
     from snowredis.monitor.lease import Lease
-    from snowredis.process.clock import StepClock
 
 _ID_BYTES = 8
 # processes end within a few round trips to Redis, which may be away
@@ -198,6 +198,20 @@ def _repeated(sources: list[Sequence[int]]) -> Iterator[int]:
 _BATCHES_PER_S = 50
 
 
+class StepClock(SystemClock):
+    """The clocks of the operating system, with a wall clock that can be set."""
+
+    def __init__(self) -> None:
+        self._offset_ns = 0
+
+    def step(self, ms: int) -> None:
+        """Move the wall clock forward by *ms*, or back if negative."""
+        self._offset_ns += ms * 1_000_000
+
+    def time_ns(self) -> int:
+        return SYSTEM.time_ns() + self._offset_ns
+
+
 def make_ids(pool: str, ttl_s: str, durability: Any, errors: str, rate: str, path: str, label: str) -> None:
     """Make *rate* ids a second and write them to the file *path*, until SIGTERM or the end of stdin.
 
@@ -207,7 +221,6 @@ def make_ids(pool: str, ttl_s: str, durability: Any, errors: str, rate: str, pat
         errors: "raise": an error of snowredis ends the process; "ignore": it goes on to ask for ids.
     """
     import snowredis
-    from snowredis.process.clock import StepClock
 
     clock, ignored = StepClock(), (snowredis.SnowredisError,) if errors == "ignore" else ()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())

@@ -73,20 +73,6 @@ def now_ms() -> int:
     return SYSTEM.time_ns() // 1_000_000
 
 
-class StepClock(SystemClock):
-    """The clocks of the operating system, with a wall clock that can be set."""
-
-    def __init__(self) -> None:
-        self._offset_ns = 0
-
-    def step(self, ms: int) -> None:
-        """Move the wall clock forward by *ms*, or back if negative."""
-        self._offset_ns += ms * 1_000_000
-
-    def time_ns(self) -> int:
-        return SYSTEM.time_ns() + self._offset_ns
-
-
 SYSTEM = SystemClock()
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from snowredis.cli.commands.demo import verdict_lines
-from snowredis.cli.fleet import Checked, Recorded, check
+from snowredis.cli.fleet import Checked, Recorded, StepClock, check
 from snowredis.core.layout import Layout
-from snowredis.process.clock import Clock, StepClock
+from snowredis.process.clock import Clock
 from tests.support import warm
 
 LAYOUT = Layout()

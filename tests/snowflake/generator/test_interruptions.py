@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import snowredis
+from snowredis.cli.fleet import StepClock
 from snowredis.core.lanes import SEALED, ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockSkewed, GeneratorClosed, StoreUnavailable
-from snowredis.process.clock import StepClock
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol.memory_store import MemoryStore
