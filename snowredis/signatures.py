@@ -23,7 +23,7 @@ def settings_of(signature: str) -> dict[str, str]:
         if name in _TWELFTHS and text == twelfth:
             settings[name.removesuffix("_ms")] = "ttl / 12"
         elif name.endswith("_ms") and text.isdecimal():
-            settings[name.removesuffix("_ms")] = f"{int(text) / 1000:g} s"
+            settings[name.removesuffix("_ms")] = f"{int(text) / 1000:.10g} s"
         elif name == "layout":
             bits, *options = text.split(";")
             settings["layout"] = escaped(bits)
@@ -36,7 +36,7 @@ def settings_of(signature: str) -> dict[str, str]:
 
 
 def escaped(text: str) -> str:
-    return ascii(text)[1:-1][:60] or "empty"
+    return ascii(text)[1:-1][:200] or "empty"
 
 
 def differences(stored: str, given: str) -> dict[str, tuple[str, str]]:
@@ -51,12 +51,10 @@ def mismatch(what: str, where: str, stored: str, given: str, advice: str) -> str
     other = wrong_format(given, stored)
     if other:
         return f"{what} is of another version: {other}."
-    different = [
+    different = "; ".join(
         f"{name} is {there} {where}, {here} here" for name, (there, here) in differences(stored, given).items()
-    ]
-    if not different:
-        different = [f"({escaped(stored)}) {where}, ({escaped(given)}) here"]
-    return f"{what} was created with other settings: {'; '.join(different)}. {advice}"
+    )
+    return f"{what} {f'was created with other settings: {different}' if different else 'cannot be used'}. {advice}"
 
 
 def layout_advice(pool: str, stored: str, given: str) -> str:
@@ -69,13 +67,15 @@ def layout_advice(pool: str, stored: str, given: str) -> str:
         )
     if "start" in there:
         return _after(stored, given)
-    if ends_at := _utc(there.get("ends_at", "")):
-        return f"The pool was deleted and ends at {ends_at}: start this process again after that."
+    ends_at = _utc(there.get("ends_at", ""))
     if "unsure" in there:
+        then = f". Start this process again after that, and after {ends_at}" if ends_at else ""
         return (
-            "The pool has ended, but a copy of it in a replica may not know that. Repeat the command that ended it: "
-            "snowredis pool delete."
+            "The pool was deleted, but its end does not count yet: a replica, or the disk, may not have it. Repeat the "
+            f"command that ended it: snowredis pool delete {pool}{then}."
         )
+    if ends_at:
+        return f"The pool was deleted and ends at {ends_at}: start this process again after that."
     # the default of outage_reserve follows the layout
     if all(name.startswith("layout") or name == "outage_reserve" for name in differences(stored, given)):
         return "Use the layout of the pool, or another pool name."

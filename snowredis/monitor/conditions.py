@@ -28,7 +28,7 @@ ALARM_CRITICAL_MS = 7 * DAY_MS
 MISMATCH_SHOWN_MS = 300_000
 # a move to another layout takes months to plan, and days to do
 LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
-# an outage of Redis is critical if workers have ids for less than this
+# an outage of Redis, or an end that does not count, is critical if workers have ids for less than this
 OUTAGE_CRITICAL_MS = 3_600_000
 DO_NOT_RESTART = "do not restart workers: those with ids go on, and a new one may not be able to start"
 
@@ -355,12 +355,13 @@ def _ends(snapshot: Snapshot) -> Found | None:
     if not info.end_ms:
         return None
     if not info.end_counts:
-        is_past = info.end_ms <= info.now_ms
+        is_near = info.end_ms - info.now_ms < OUTAGE_CRITICAL_MS
+        then = "are refused" if info.end_ms <= info.now_ms else "stop then, and none starts there"
         text = (
             f"pool delete set an end at {time_text(info.end_ms)} that does not count yet: a replica, or the disk, may "
         )
-        text += f"not have it. {'All processes are refused' if is_past else 'Nothing starts there'}"
-        return Found("critical" if is_past else "warning", text, f"repeat: snowredis pool delete {info.name}")
+        text += f"not have it. All processes {then}, until it counts"
+        return Found("critical" if is_near else "warning", text, f"repeat: snowredis pool delete {info.name}")
     text = f"the pool was deleted, and ends at {time_text(info.end_ms)}. Workers that live then create it again"
     advice = "stop its workers before that, or let them go on: no id is repeated, and an end cannot be taken back"
     return Found("ok", text, advice)
@@ -403,6 +404,11 @@ class PlanAnswer(NamedTuple):
 
 def answers(snapshot: Snapshot) -> tuple[PlanAnswer, ...]:
     """Return the answers of a pool that was just read."""
+    info = snapshot.info
+    if info.end_ms and not info.end_counts:
+        text = f"no: pool delete set an end at {time_text(info.end_ms)} that does not count yet, and all processes are "
+        text += f"refused from then on. Repeat it first: snowredis pool delete {info.name}"
+        return PlanAnswer("restart", "no", text), PlanAnswer("deploy", "no", text)
     return PlanAnswer("restart", *_may_restart(snapshot)), PlanAnswer("deploy", *_may_deploy(snapshot))
 
 

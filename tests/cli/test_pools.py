@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ import snowredis
 from snowredis.core.presets import resolve_layout
 from snowredis.snowflake.protocol.redis_store import load
 from tests.support.records import change_record
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, redis_server
+from tests.support.waiting import eventually
 
 Cli = Callable[..., Any]
 # sets the title, colours, hides what follows, moves the cursor, ends the line, turns the text round, is wide
@@ -286,3 +288,22 @@ def test_an_end_that_does_not_count_yet_is_shown(cli: Cli, pool_name: str, clien
     shown = cli("pool", "show", pool_name)
     assert "does not count yet" in shown.out
     assert f"snowredis pool delete {pool_name}" in shown.out
+
+
+def test_a_delete_that_cannot_be_put_on_disk_says_that_the_pool_ends_all_the_same(cli: Cli, tmp_path: Path) -> None:
+    with redis_server(tmp_path, "--save", "3600 1") as server:
+        at = ("--url", server.url)
+        assert cli("pool", "create", "p", *at).code == 0
+        (server.directory / "dump.rdb").unlink(missing_ok=True)
+        (server.directory / "dump.rdb").mkdir()
+        with snowredis.connect(server.url, pool="p") as ids:
+            ids.next_id()
+            failed = cli("pool", "delete", "p", "--yes", "--force", *at)
+            assert failed.code == 4
+            assert "The pool ends at 20" in failed.err
+            assert "repeat the command before then" in failed.err
+            assert "restart" not in failed.err
+            (server.directory / "dump.rdb").rmdir()
+            server.client().bgsave()
+            eventually(lambda: server.client().info()["rdb_last_bgsave_status"] == "ok", "a snapshot")
+            assert cli("pool", "delete", "p", "--yes", "--force", *at).code == 0

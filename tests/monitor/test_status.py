@@ -112,7 +112,11 @@ def test_a_quiet_pool_is_ok() -> None:
             replace(QUIET, info=info(end_ms=NOW_MS + 9_000, end_counts=True)),
             "ends", "ok", "was deleted, and ends at 2026.* create it",
         ),
-        (replace(QUIET, info=info(end_ms=NOW_MS + 9)), "ends", "warning", "2026.* does not count yet.* Nothing starts"),
+        (
+            replace(QUIET, info=info(end_ms=NOW_MS + 24 * HOUR_MS)),
+            "ends", "warning", "2026.* does not count yet.* All processes stop then, and none starts there, until",
+        ),
+        (replace(QUIET, info=info(end_ms=NOW_MS + 9)), "ends", "critical", "All processes stop then"),
         (replace(QUIET, info=info(end_ms=NOW_MS - 9)), "ends", "critical", "not count yet.* All processes are ref"),
     ],
 )  # fmt: skip
@@ -255,6 +259,13 @@ def test_what_people_ask_before_they_restart_something_has_an_answer(
     words = {"yes": "yes", "no": "no", "unknown": "unknown", "if": "only if"}
     assert first.text.startswith(words[first.answer])
     assert second.text.startswith((words[second.answer], "not yet"))
+
+
+@pytest.mark.parametrize("left_ms", [-9, 9, 24 * HOUR_MS])
+def test_nothing_is_restarted_before_an_end_counts_that_stops_all_processes(left_ms: int) -> None:
+    for answer in answers(replace(QUIET, info=info(end_ms=NOW_MS + left_ms))):
+        assert (answer.answer, answer.text[:4]) == ("no", "no: ")
+        assert "all processes are refused from then on. Repeat it first: snowredis pool delete orders" in answer.text
 
 
 def test_the_worst_comes_first_with_times_in_utc() -> None:

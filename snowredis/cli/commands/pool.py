@@ -6,6 +6,7 @@ import argparse
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from snowredis.cli.exit_codes import CommandError, code_of
 from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, settings
 from snowredis.cli.output import time_of, wrapped, write
 from snowredis.cli.show import show, show_each, show_status
@@ -191,7 +192,11 @@ def _delete(args: argparse.Namespace) -> None:
             if args.force or not info.used:
                 use = f"{info.used:,} worker ids leased, {info.claims:,} claims so far"
                 confirm(args, f"delete pool {pool.name} at {pool.where} ({use})?", "nothing was deleted")
-        deletion = pool.delete(force=args.force)
+        try:
+            deletion = pool.delete(force=args.force)
+        except StoreUnavailable as error:
+            # what it says is all there is to do: an end may be set, which stops workers that nobody restarts
+            raise CommandError(code_of(error), str(error)) from error
     if deletion.over:
         print(f"pool {args.pool} at {pool.where} was deleted")
     else:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from snowredis.errors import StoreUnavailable
+from snowredis.core.values import utc_text
+from snowredis.errors import StoreUnavailable, as_cause
 from snowredis.process.clock import now_ms
 from snowredis.process.log import log
 from snowredis.servers.failover import Acknowledged, on_one_connection, save_snapshot
@@ -68,13 +69,31 @@ class Administration(ScriptStore):
         """Give the pool the earliest end, once; a pool that has one keeps it.
 
         Raises:
-            StoreUnavailable: also if Redis lost the end before it counted.
+            StoreUnavailable: also if Redis lost the end before it counted, or has it, and it does not count: the advice
+                says so then.
         """
-        reply: Ends | Absent | Undone
-        reply = self._lasting(lambda: self.ask(DeleteRequest(Seen(), caller_ms, is_sure=0)), strict=True)
-        if isinstance(reply, Ends):
-            # from here on it counts
-            reply = self._lasting(lambda: self.ask(DeleteRequest(Seen(), caller_ms, is_sure=1)))
+        ends: Ends | None = None
+
+        def ask(is_sure: int) -> Ends | Absent | Undone:
+            nonlocal ends
+            reply: Ends | Absent | Undone = self.ask(DeleteRequest(Seen(), caller_ms, is_sure))
+            ends = reply if isinstance(reply, Ends) else ends
+            return reply
+
+        try:
+            reply = self._lasting(lambda: ask(is_sure=0), strict=True)
+            if isinstance(reply, Ends):
+                # from here on it counts
+                reply = self._lasting(lambda: ask(is_sure=1))
+        except StoreUnavailable as error:
+            if ends is None or error.code == "broken":
+                raise
+            advice = (
+                f"The pool ends at {utc_text(ends.end_ms)} all the same: from then on, all of its processes are "
+                "refused until this command succeeds. Let Redis save and its replicas follow, and repeat the command "
+                "before then"
+            )
+            raise StoreUnavailable(self.where, error.reason, advice, error.code) from as_cause(error)
         if isinstance(reply, Undone):
             reason = "it lost the end that the pool just got, so the pool goes on"
             raise StoreUnavailable(self.where, reason, "Repeat the command")
@@ -124,7 +143,7 @@ class PoolAdministration(RedisStore, Administration):
                 if acknowledged.error:
                     change()
             if strict and acknowledged.error:
-                raise acknowledged.error
+                raise StoreUnavailable(self.where, "a replica does not have this")
         finally:
             self._acknowledged = before
         with translated(self.where):

@@ -234,7 +234,7 @@ _TRUSTED = f"if durability == 'none' then durability = 'assured' end\n{_BAD_DURA
 _UNOPENED = "string.sub(opened, i, i) == '0'"
 _FIRST = "local goes_back = i > 1 and is_sure and"
 _KEEPS = "local keeps = reason ~= 'copied' and not (is_later and r.before ~= token_hash)"
-_REFUSED = "return nil, { 'signature', v[1] .. (v[8] and ' ends_at=' .. v[8] or '') }"
+_REFUSED = "return nil, { 'signature', v[1] .. (v[8] and ' ends_at=' .. v[8] .. (v[9] and '' or ' unsure=1') or '') }"
 _OVER = "local over = v[1] and (v[9] == 'now' or v[9] == 'then' and is_past(ends))"
 _START = "math.max(pool.start, start), 0, 0, now"
 _CUT = "math.min(capped + ttl, pool.ends)"

@@ -17,6 +17,7 @@ from typing import TypeVar
 import pytest
 
 from snowredis.core.layout import Layout
+from snowredis.core.values import utc_text
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.snowflake.protocol.administration import Ends
 from snowredis.snowflake.protocol.messages import Absent, Created, Exists, Granted, LossReason, Renewed, Reply
@@ -46,9 +47,11 @@ class Place(SimPool):
         assert isinstance(reply, Ends)
         return reply
 
-    def end_unconfirmed(self) -> None:
-        with pytest.raises(StoreUnavailable):
+    def end_unconfirmed(self) -> str:
+        """Set an end that does not count; return the error for people."""
+        with pytest.raises(StoreUnavailable) as raised:
             WithoutReplica(self.stage, self.stage.master, self.config).delete(self.now_ms())
+        return str(raised.value)
 
     def wait_until(self, ms: int) -> None:
         self.stage.wait(max(0, ms - self.now_ms()))
@@ -226,9 +229,9 @@ def test_an_end_that_was_never_confirmed_stops_the_pool_until_it_is(place: Place
         lambda: create(place.store, place.now_ms()),
     ]
     for call in calls:
-        with pytest.raises(LayoutMismatch, match="Repeat the command that ended it"):
+        with pytest.raises(LayoutMismatch, match=r"'sim' cannot be used\. .* Repeat the command that ended it"):
             call()
-    with pytest.raises(LayoutMismatch):
+    with pytest.raises(LayoutMismatch, match=r"layout is .* Repeat the command that ended it.*, and after "):
         place.holder(place.wider).ask_claim()
     for noted in ("mismatch", "mismatches"):
         assert place.stored.pop(noted, None) != before.get(noted) or noted not in before
@@ -236,6 +239,14 @@ def test_an_end_that_was_never_confirmed_stops_the_pool_until_it_is(place: Place
     ends = place.end()
     assert (ends.over, ends.end_ms) == (True, holder.outage_ms)
     assert min(place.holder(place.wider).claim(now=True).lanes_ms) == ends.end_ms
+
+
+def test_an_end_that_could_not_be_confirmed_says_when_all_processes_are_refused(place: Place) -> None:
+    holder = place.holder().claim()
+    said = place.end_unconfirmed()
+    when = utc_text(holder.outage_ms)
+    assert f"0 of 1 replicas have it. The pool ends at {when} all the same: from then on, all of its processes" in said
+    assert "repeat the command before then" in said
 
 
 def test_an_end_that_is_confirmed_before_it_passes_stops_nobody(place: Place) -> None:

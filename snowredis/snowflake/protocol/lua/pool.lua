@@ -29,8 +29,8 @@
 -- for each of these; the last line is the nonce. Common fields: time of the call, state of the pool, floor, alarm (empty if
 -- the call raised none).
 --
--- After the stored signature, " ends_at=MS" says when the pool ends; " unsure=1" that it has ended, but that some copies of it
--- may not know that; " start=MS end=MS" that it was deleted, and that the pool with the caller's layout, which would start
+-- After the stored signature, " ends_at=MS" says when the pool ends; " unsure=1" that this does not count yet, since some copies
+-- of it may not have it; " start=MS end=MS" that it was deleted, and that the pool with the caller's layout, which would start
 -- there, could make ids that are not above those of the pool before. Instead of it, "lost=1": the pool that refused the caller
 -- before is not there.
 --
@@ -236,7 +236,7 @@ local function open_pool(may_lose)
   local over = v[1] and (v[9] == 'now' or v[9] == 'then' and is_past(ends))
   if v[1] and not over and v[1] ~= signature then
     -- a hint for people
-    return nil, { 'signature', v[1] .. (v[8] and ' ends_at=' .. v[8] or '') }
+    return nil, { 'signature', v[1] .. (v[8] and ' ends_at=' .. v[8] .. (v[9] and '' or ' unsure=1') or '') }
   end
   -- a pool with another layout starts now, if all its ids are above all that the pool before could make
   local start = ends
