@@ -8,7 +8,7 @@ from scripts._docs.tables import table
 from snowredis.numbers.settings import NUMBER_SETTINGS
 from snowredis.settings import SETTINGS, Setting
 from snowredis.web import PREFIX
-from snowredis.web.settings import SERVICE_SETTINGS
+from snowredis.web.service import SERVICE_SETTINGS
 
 
 def of_connect() -> str:

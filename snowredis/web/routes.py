@@ -1,4 +1,4 @@
-"""All paths except ids (service.py) and the page (pages.py): lookups, health, metrics."""
+"""All paths except ids and the page (service.py): lookups, health, metrics."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from snowredis.process.coroutines import in_thread
 from snowredis.web import messages
 from snowredis.web.access import Guard
 from snowredis.web.messages import HttpProblem
-from snowredis.web.report import SharedAnswer, SharedAnswers, answer_of, part_of, report_of
-from snowredis.web.served import ServedPool, ServedPools
+from snowredis.web.served import ServedPool, ServedPools, SharedAnswer, SharedAnswers, answer_of, part_of, report_of
 from snowredis.worker_pool import WorkerPool
 
 # events in a response

@@ -1,6 +1,8 @@
 """The ASGI application, and the ids themselves: GET /id and GET /ids.
 
-Ids are served here, before any routing. All other requests go to routes.py and pages.py. Drain is the time between
+Ids are served here, before any routing, and the files of the page, in which nothing of a pool is: it asks for that. All
+other requests go to routes.py. The settings are SNOWREDIS_SERVE_* variables, beside the SNOWREDIS_* variables of
+connect(). Drain is the time between
 SIGTERM and the end. Nothing connects before the server starts the application, so it may be created before a fork.
 
     gunicorn -k uvicorn_worker.UvicornWorker 'snowredis.web.service:from_environment()'
@@ -12,33 +14,79 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import ClientDisconnect
-from starlette.routing import Router
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
+from snowredis.environment import from_environment as settings_of_connect
+from snowredis.environment import read_variables
 from snowredis.errors import ConfigError, SnowredisError
-from snowredis.settings import check, check_settings, required_pool, required_url
-from snowredis.web import messages
+from snowredis.settings import (
+    BOOL,
+    SETTINGS,
+    TEXT,
+    TIMEOUT,
+    Kind,
+    Setting,
+    check,
+    check_settings,
+    required_pool,
+    required_url,
+)
+from snowredis.web import PREFIX, messages
 from snowredis.web.access import LOCAL_HOSTS, Guard
-from snowredis.web.messages import HttpProblem
-from snowredis.web.pages import OPEN_PATHS, page_routes
+from snowredis.web.messages import JSON, PAGE_HEADERS, HttpProblem
 from snowredis.web.routes import ID_PATHS, RequestCounts, Routes
 from snowredis.web.served import ServedKinds, ServedPools
-from snowredis.web.settings import SERVICE_SETTINGS, check_token, settings_from_environment
 
 log = logging.getLogger("snowredis")
 
 # load balancers know neither a host name nor a token
 PROBES = frozenset({"/healthz", "/readyz"})
+
+
+_NAMES = Kind("names, separated by spaces", str.split, lambda value: isinstance(value, list))
+
+# 64 bits in hex, and longer than a word
+MIN_TOKEN_LENGTH = 16
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+# name -> declaration; each has a variable SNOWREDIS_SERVE_NAME
+SERVICE_SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("pools", _NAMES, None, SETTINGS["pool"].variable, "names of the pools, separated by spaces"),
+        Setting("token", TEXT, None, "none", "required from every client; 16 characters or more"),
+        Setting("token_file", TEXT, None, "none", "file with the token"),
+        Setting("hosts", _NAMES, [], "none", "names of the service besides localhost, separated by spaces"),
+        Setting("create", BOOL, False, "off", "create pools that do not exist; their first worker waits"),
+        Setting(
+            "kinds",
+            _NAMES,
+            [],
+            "none",
+            "other kinds of ids, separated by spaces, for requests with `kind=` or `tag=`, such as `uuid7` and "
+            "`segment:?tag=invoices`",
+        ),
+        Setting("insecure", BOOL, False, "off", "allow all clients, without a token"),
+        Setting("wait_s", TIMEOUT, 2.0, "2.0", "how long a request waits for an id before it gets 503"),
+        # while load balancers notice that it is not ready; 0: it stops at once
+        Setting("drain_s", TIMEOUT, 5.0, "5.0", "how long it goes on serving after SIGTERM"),
+    )
+}
 
 
 def create_app(
@@ -283,3 +331,67 @@ class Drain:
     def _end(self, number: int) -> None:
         if number in self._handlers:
             self._handlers[number](number, None)
+
+
+# --- settings ------------------------------------------------------------------------------------------
+
+
+def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | list[str], dict[str, Any]]:
+    """Return the URL and the options of create_app(). Raises ConfigError for a variable that cannot be used."""
+    options = settings_of_connect(environment)
+    given = read_variables(environment, PREFIX, SERVICE_SETTINGS.values())
+    token_file = given.pop("token_file", "")
+    url, pool = required_url(options.pop("url", None)), options.pop("pool", None)
+    if token_file:
+        given["token"] = read_token(token_file)
+    return url, {**options, **given, "pools": given.get("pools") or [required_pool(pool, url)]}
+
+
+def check_token(token: str | None) -> str | None:
+    """Return the token without surrounding white space; None if it is empty. Raises ConfigError if it is too weak."""
+    text = (token or "").strip()
+    if not text:
+        return None
+    if len(text) < MIN_TOKEN_LENGTH or not _TOKEN.fullmatch(text):
+        raise ConfigError(
+            f"the token must be {MIN_TOKEN_LENGTH} or more visible ASCII characters without spaces; the service was "
+            "not started. Create one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+        )
+    return text
+
+
+def read_token(path: str) -> str:
+    """Return the token in a file. Raises ConfigError."""
+    try:
+        token = check_token(Path(path).read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        raise ConfigError(
+            f"the token cannot be read from {path}: {error.strerror}; the service was not started"
+        ) from error
+    if token is None:
+        raise ConfigError(f"there is no token in {path}; the service was not started")
+    return token
+
+
+# --- files of the page ---------------------------------------------------------------------------------
+
+_TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript", "json": JSON, "svg": "image/svg+xml"}
+# the others are at /static/
+_PATHS = {"index.html": "/", "openapi.json": "/openapi.json"}
+# icons are public: a browser asks for them without the password
+OPEN_PATHS = frozenset({"/static/icon.svg"})
+
+
+def page_routes() -> list[Route]:
+    """Return the routes of the page, of its style sheets, scripts and icons, and of the description."""
+    folder = files("snowredis.web") / "static"
+    return [_route(file.name, file.read_bytes()) for file in folder.iterdir()]
+
+
+def _route(name: str, body: bytes) -> Route:
+    kind = _TYPES[name.rpartition(".")[2]]
+
+    async def page(_request: Request) -> Response:
+        return Response(body, 200, PAGE_HEADERS, kind)
+
+    return Route(_PATHS.get(name, f"/static/{name}"), page)

@@ -20,8 +20,7 @@ from snowredis.kinds.lookup import parse_kind
 from snowredis.settings import POOL_DURATIONS, PREFIX, SETTINGS, CommonSettings, Setting, check
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import memory_pool
-from snowredis.web.service import create_app
-from snowredis.web.settings import settings_from_environment
+from snowredis.web.service import create_app, settings_from_environment
 
 ROOT = Path(__file__).parents[2]
 # the settings that the manual describes first

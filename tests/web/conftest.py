@@ -61,7 +61,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def each_request_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no request get what another one read a moment ago."""
-    monkeypatch.setattr("snowredis.web.report.FRESH_S", 0.0)
+    monkeypatch.setattr("snowredis.web.served.FRESH_S", 0.0)
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ import snowredis
 from snowredis.cli import main
 from snowredis.testing import memory_pool
 from snowredis.web.access import is_loopback
-from snowredis.web.service import Service, create_app
-from snowredis.web.settings import check_token
+from snowredis.web.service import Service, check_token, create_app
 from tests.web.conftest import ROOT, TOKEN, client_of
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}

@@ -22,7 +22,7 @@ def test_readers_of_the_same_moment_share_one_look(
     own_server: RedisServer, pool_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # longer than the test
-    monkeypatch.setattr("snowredis.web.report.FRESH_S", 60.0)
+    monkeypatch.setattr("snowredis.web.served.FRESH_S", 60.0)
     new_pool(own_server.url, pool_name)
     with client_of(create_app(own_server.url, pools=[pool_name])) as client, ThreadPoolExecutor(10) as threads:
         before = calls_of(own_server)
