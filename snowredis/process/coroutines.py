@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from snowredis.process.fork import GUARD
 from snowredis.process.log import log
-from snowredis.process.threads import locked, may_start_threads, start_thread
+from snowredis.process.threads import may_start_threads, start_thread
 
 T = TypeVar("T")
 
@@ -76,15 +76,15 @@ class OneThread:
     In a forked child, calls of the parent's coroutines are forgotten.
     """
 
-    __slots__ = ("_generation", "_is_running", "_lock", "_waiting")
+    __slots__ = ("_generation", "_running", "_waiting")
 
     def __init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()
+        # held by the thread; no flag of callers, which the handler of a signal may leave set without a thread
+        self._running = threading.Lock()
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._is_running = False
         self._generation = GUARD.generation
 
     async def call(self, function: Callable[[], T]) -> T:
@@ -92,30 +92,21 @@ class OneThread:
         if self._generation != GUARD.generation:
             self._begin()
         future: Future[T] = Future()
-        if locked(self._lock, lambda: self._add(future, function)):
-            try:
-                _start(self._run)
-            except BaseException:
-                self._is_running = False
-                raise
+        self._waiting.append((future, function))
+        if not self._running.locked():
+            _start(self._run)
         return await result_of(future, cancels=True)
 
-    def _add(self, future: Future[T], function: Callable[[], T]) -> bool:
-        """Return whether a thread has to be started."""
-        self._waiting.append((future, function))
-        was_running, self._is_running = self._is_running, True
-        return not was_running
-
     def _run(self) -> None:
-        while item := locked(self._lock, self._next):
-            future, function = item
-            if future.set_running_or_notify_cancel():
-                _finish(future, function)
-
-    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """Return the next call; None if there is none, so that the thread ends."""
-        self._is_running = bool(self._waiting)
-        return self._waiting.popleft() if self._waiting else None
+        # a second thread ends at once; what was added while the first one released the lock is seen by it
+        while self._waiting and self._running.acquire(False):
+            try:
+                while self._waiting:
+                    future, function = self._waiting.popleft()
+                    if future.set_running_or_notify_cancel():
+                        _finish(future, function)
+            finally:
+                self._running.release()
 
 
 def _finish(future: Future[T], function: Callable[[], T]) -> None:

@@ -48,6 +48,8 @@ UNANSWERED_S = 60.0
 CLEAN_ONE_IN, MOST_CLEANED = 500, 100
 # files that one look reads, if there are more: each takes some 10 us
 MOST_LOOKED_AT = 100
+# other threads wait for a conversation with Redis, and so does the renewal of this process' own lease
+LONGEST_S = 1.0
 
 
 T = TypeVar("T")
@@ -162,14 +164,14 @@ def sweep(store: Store, most: int, access: RecordAccess) -> int:
     """Release leases of *store* that dead processes left, *most* at most; return how many were released.
 
     Blocks:
-        for one round trip to Redis each, two for a claim without a reply.
+        for one round trip to Redis each, two for a claim without a reply; none is begun after LONGEST_S.
 
     Raises:
         StoreUnavailable: Redis did not reply; the files stay, and somebody tries again.
     """
-    released = 0
+    released, until_s = 0, time.monotonic() + LONGEST_S
     for files, name in _dead(access, [*_files(access.siblings), *_files(access.children)]):
-        if released >= most:
+        if released >= most or (released and time.monotonic() >= until_s):
             break
         released += _release_one(store, access.own, files, name)
     return released

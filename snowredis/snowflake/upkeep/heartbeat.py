@@ -20,6 +20,8 @@ from snowredis.snowflake.upkeep.pace import Pace
 
 # a thread that waits ends within a millisecond; one that talks to Redis may need seconds
 _LONGEST_WAIT_S = 0.2
+# in place of the number of a thread
+_ENDED = -1
 # after a beat that raised
 _AGAIN_S = 0.5
 
@@ -45,6 +47,8 @@ class Heartbeat:
         # this lock is held until the thread ends
         self._running = threading.Lock()
         self._thread = 0
+        # the thread that is starting it; 0: it has
+        self._starter = threading.get_ident()
         self._generator, self._abandon = generator, abandon
 
     def start(self, first_s: float, name: str) -> None:
@@ -56,6 +60,17 @@ class Heartbeat:
         self._running.acquire()
         start_thread(lambda: self._run(first_s), name)
         EXIT.hold(self)
+        self._starter = 0
+
+    @property
+    def has_ended(self) -> bool:
+        """True once the thread has ended, whoever ended it."""
+        return self._thread == _ENDED
+
+    @property
+    def starts_here(self) -> bool:
+        """True while this thread is starting it."""
+        return self._starter == threading.get_ident()
 
     def stop(self) -> None:
         """Ask the thread to end; does not wait for it."""
@@ -89,6 +104,7 @@ class Heartbeat:
         try:
             self._beat(delay_s)
         finally:
+            self._thread = _ENDED
             # released last, so that the thread has ended when another one can run
             self._running.release()
 
@@ -133,7 +149,7 @@ class HeartbeatThread:
     @property
     def runs(self) -> bool:
         """True if a thread renews the lease, or claims another one."""
-        return self.heartbeat is not None
+        return self.heartbeat is not None and not self.heartbeat.has_ended
 
     def start(self, first_s: float | None = None) -> None:
         """Start the thread, unless one runs or the clock is a test clock.
@@ -143,22 +159,35 @@ class HeartbeatThread:
         Called after each claim and each renewal that a call needs: where the system refuses a thread, leases are
         renewed inside next_id() only, until it allows one. A warning says so, once.
         """
-        heartbeat = locked(self._generator._lock, self._new)
-        if heartbeat is not None and self.heartbeat is heartbeat:
-            EXIT.arm()
-            try:
+        try:
+            self._start(first_s)
+        except BaseException:
+            # what the handler of a signal raised, such as a limit of time, ends the call that was interrupted here, and
+            # not the renewals of a lease that lives on
+            self._start(first_s)
+            raise
+
+    def _start(self, first_s: float | None) -> None:
+        try:
+            heartbeat = locked(self._generator._lock, self._new)
+            if heartbeat is not None and self.heartbeat is heartbeat:
+                EXIT.arm()
                 first_s = self._pace.beat_in_s(is_first=True) if first_s is None else first_s
                 heartbeat.start(first_s, f"snowredis-{self._context.config.name}")
-            except RuntimeError as error:
-                if self.heartbeat is heartbeat:
-                    self.heartbeat = None
-                text = "no heartbeat thread (%s): leases are renewed only while ids are made"
-                is_news = not self._refused and may_start_threads()
-                log.log(logging.WARNING if is_news else logging.DEBUG, text, error)
-                self._refused = True
+        except BaseException as error:
+            # a heartbeat without a thread would count as one for good
+            if (unfinished := self.heartbeat) is not None and unfinished.starts_here:
+                unfinished.stop()
+                self.heartbeat = None
+            if not isinstance(error, RuntimeError):
+                raise
+            text = "no heartbeat thread (%s): leases are renewed only while ids are made"
+            is_news = not self._refused and may_start_threads()
+            log.log(logging.WARNING if is_news else logging.DEBUG, text, error)
+            self._refused = True
 
     def _new(self) -> Heartbeat | None:
-        if self.heartbeat is not None or self._leases.closed or not self._context.clock.background:
+        if self.runs or self._leases.closed or not self._context.clock.background:
             return None
         self.heartbeat = heartbeat = Heartbeat(self._context.weak_generator, self._leases.abandon, self._context.guard)
         return heartbeat

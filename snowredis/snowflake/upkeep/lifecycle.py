@@ -22,6 +22,8 @@ from snowredis.snowflake.upkeep.renewing import Renewals
 
 # how often a heartbeat releases MOST_AT_ONCE leases of dead processes
 TIMES_AT_BEAT = 25
+# the part of the time between two heartbeats after which the rest of them wait for the next one
+SWEEP_SHARE = 0.25
 
 
 class LeaseLifecycle:
@@ -81,9 +83,10 @@ class LeaseLifecycle:
         """Log that Redis replies again, if it did not, and release what dead processes left."""
         if self.pace.succeeded(Asked.BEAT):
             log.warning("pool %s: Redis replies again", self._pool)
-        # a few at a time: other threads may want to talk to Redis
+        # a few at a time, since other threads may want to talk to Redis, and no longer than leaves time for a renewal
+        until_s = self._clock.monotonic() + self._context.config.heartbeat_ms / 1000 * SWEEP_SHARE
         for number in range(TIMES_AT_BEAT):
-            if self.claims.release_dead(only_next=number == 0) < MOST_AT_ONCE:
+            if self.claims.release_dead(only_next=number == 0) < MOST_AT_ONCE or self._clock.monotonic() >= until_s:
                 break
 
     def release(self) -> None:

@@ -136,6 +136,35 @@ def test_heartbeats_release_what_others_left(server: RedisServer, new_pool: Call
         assert [worker.worker for worker in snowredis.WorkerPool(server.url, pool).workers()] == [ids.claim().worker]
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [{"crash.sweep.LONGEST_S": 0}, dict.fromkeys(("upkeep.claiming.MOST_AT_ONCE", "upkeep.lifecycle.MOST_AT_ONCE"), 1)],
+    ids=["one conversation", "one beat"],
+)
+def test_a_beat_leaves_time_for_the_next_renewal_however_many_died(
+    server: RedisServer,
+    new_pool: Callable[..., str],
+    records: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, float],
+) -> None:
+    for name, limit in (limits | {"upkeep.lifecycle.SWEEP_SHARE": 0}).items():
+        monkeypatch.setattr(f"snowredis.snowflake.{name}", limit)
+    pool = new_pool()
+    with snowredis.connect(server.url, pool=pool) as ids, contextlib.ExitStack() as holders:
+        ids.claim()
+        # it beats when this test says so
+        ids._lifecycle.thread.heartbeat.stop()
+        others = [holders.enter_context(holder(server.url, pool, layout=None)) for _ in range(3)]
+        for other in others:
+            other.kill()
+        left, monitor = [4], snowredis.WorkerPool(server.url, pool)
+        while left[-1] > 1:
+            ids._beat()
+            left.append(len(monitor.workers()))
+        assert list(dict.fromkeys(left)) == [4, 3, 2, 1]
+
+
 def test_a_living_process_keeps_its_lease_whatever_happens_to_it(server: RedisServer, pool: str) -> None:
     with holder(server.url, pool) as process, contextlib.closing(connect(server.url, pool)) as other:
         for number in (0, signal.SIGSTOP):

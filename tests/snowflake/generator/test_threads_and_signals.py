@@ -9,20 +9,22 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
 
 import snowredis
 from snowredis.errors import StoreUnavailable
-from snowredis.process.coroutines import in_background
+from snowredis.process.coroutines import OneThread, in_background
 from snowredis.process.exit import EXIT, ExitHook
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.ids import pure_path
 from snowredis.snowflake.lease.conversation import Conversation
 from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.upkeep.heartbeat import Heartbeat, HeartbeatThread
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.pools import new_pool
 from tests.support.programs import run, start
@@ -258,6 +260,68 @@ def test_no_heartbeat_thread_is_left_after_close_and_at_exit() -> None:
         "exit 1 0",
         "drop 1 0",
     ]
+
+
+class LimitOfTime(BaseException):
+    """What the handler of a signal raises in a program that limits the time of its jobs."""
+
+
+def interrupted_at_each_line(call: Callable[[], object], functions: Iterable[Any], check: Callable[[], object]) -> int:
+    """Raise in *call* before each line of *functions*, one after the other; *check* each time. Return how many."""
+    codes, number = {function.__code__ for function in functions}, 0
+    while True:
+        left = number
+
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal left
+            if frame.f_code not in codes:
+                return None
+            if event == "line":
+                left -= 1
+                if left == -1:
+                    raise LimitOfTime
+            return trace
+
+        sys.settrace(trace)
+        try:
+            call()
+        except LimitOfTime:
+            pass
+        finally:
+            sys.settrace(None)
+        check()
+        if left >= 0:
+            return number
+        number += 1
+
+
+def test_a_handler_that_raises_while_a_heartbeat_starts_leaves_one_that_beats() -> None:
+    pool, made = memory_pool(), list[SnowflakeGenerator]()
+
+    def start() -> None:
+        made.append(pool.connect())
+        made[-1].claim()
+
+    def check() -> None:
+        with made.pop() as ids:
+            thread = ids._lifecycle.thread
+            thread.start()
+            assert thread.runs
+            assert thread.heartbeat is not None
+            # the thread holds it while it runs
+            assert thread.heartbeat._running.locked()
+
+    points = interrupted_at_each_line(start, [HeartbeatThread._start, HeartbeatThread._new, Heartbeat.start], check)
+    assert points > 5
+
+
+def test_a_handler_that_raises_in_a_coroutine_leaves_the_thread_of_the_others() -> None:
+    one = OneThread()
+
+    def check() -> None:
+        assert asyncio.run(asyncio.wait_for(one.call(lambda: 8), 10)) == 8
+
+    assert interrupted_at_each_line(lambda: asyncio.run(one.call(int)), [OneThread.call], check) > 3
 
 
 def test_a_handler_in_the_hub_of_gevent_can_close_a_generator() -> None:
