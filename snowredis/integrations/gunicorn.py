@@ -23,6 +23,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import threading
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
@@ -72,7 +73,6 @@ def post_worker_init(worker: Any) -> None:
     Blocks for CLAIM_TIMEOUT_S at most; gunicorn's timeout counts from then on.
     """
     from snowredis.process.names import PROCESS
-    from snowredis.snowflake.generator import renew_foreign_locks
 
     PROCESS.label = PROCESS.label or f"gunicorn {worker.cfg.proc_name}"
     # --preload makes generators, and their locks, before gevent patches threading
@@ -82,6 +82,19 @@ def post_worker_init(worker: Any) -> None:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, CloseAtSignal(signal.SIG_DFL))
     claim_all()
+
+
+def renew_foreign_locks() -> None:
+    """Give generators without a lease new locks if theirs were made before gevent patched threading.
+
+    Such a lock blocks all greenlets, or none. Does not block.
+    """
+    from snowredis.snowflake.generator import SnowflakeGenerator
+
+    kind: Any = type(threading.RLock())
+    for member in EXIT.members:
+        if isinstance(member, SnowflakeGenerator) and type(member._lock) is not kind and not member.lease:
+            member._after_fork()
 
 
 @_log_errors

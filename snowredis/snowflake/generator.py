@@ -409,14 +409,3 @@ class SnowflakeGenerator(FastPath):
         if self.closed or self._lease_manager.suspended:
             state = "closed" if self.closed else "suspended"
         return f"<snowredis.SnowflakeGenerator pool={self.pool!r} {state}>"
-
-
-def renew_foreign_locks() -> None:
-    """Give generators without a lease new locks if theirs were made before gevent patched threading.
-
-    Such a lock blocks all greenlets, or none. Does not block.
-    """
-    kind: Any = type(threading.RLock())
-    for member in EXIT.members:
-        if isinstance(member, SnowflakeGenerator) and type(member._lock) is not kind and not member.lease:
-            member._after_fork()

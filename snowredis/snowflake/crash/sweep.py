@@ -12,7 +12,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.clock import now_ms
@@ -55,17 +55,6 @@ LONGEST_S = 1.0
 T = TypeVar("T")
 
 
-class Files(Protocol):
-    """The directory of a family's records: files.Directory, or a simulated one."""
-
-    def names(self) -> list[str]: ...
-    def rename(self, old: str, new: str) -> None: ...
-    def read(self, name: str) -> bytes: ...
-    def inode(self, name: str) -> str: ...
-    def age_s(self, name: str) -> float: ...
-    def remove(self, name: str) -> None: ...
-
-
 class RecordAccess(NamedTuple):
     """Access of one process to crash records.
 
@@ -75,8 +64,8 @@ class RecordAccess(NamedTuple):
         read_status: the argument *read* of has_ended().
     """
 
-    siblings: Files
-    children: Files
+    siblings: Directory
+    children: Directory
     own: ProcessName
     read_status: Callable[[int], ProcessStatus | None] | None = None
 
@@ -92,7 +81,7 @@ def own_access(store: Store) -> RecordAccess | None:
 
 
 # a file of a record, where it is
-Found = tuple[Files, FileName]
+Found = tuple[Directory, FileName]
 
 
 class DeadProcesses:
@@ -199,13 +188,13 @@ def _families() -> list[tuple[Directory, str]]:
     return []
 
 
-def _lasts(files: Files, text: str) -> bool:
+def _lasts(files: Directory, text: str) -> bool:
     """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
     found = _read(files, text)
     return found is not None and max(found.terms.until_ms, found.terms.outage_until_ms or 0) > now_ms()
 
 
-def _read(files: Files, text: str) -> Credentials | None:
+def _read(files: Directory, text: str) -> Credentials | None:
     """Return the credentials in a file; None if there are none, or it is damaged or a copy. Raises OSError."""
     page = files.read(text)
     try:
@@ -216,14 +205,14 @@ def _read(files: Files, text: str) -> Credentials | None:
         return None
 
 
-def _files(files: Files) -> list[tuple[Files, str]]:
+def _files(files: Directory) -> list[tuple[Directory, str]]:
     """Return the files of a family, with their directory."""
     with contextlib.suppress(OSError):
         return [(files, text) for text in files.names()]
     return []
 
 
-def _named(files: Files, namespace: str) -> Iterator[tuple[str, FileName]]:
+def _named(files: Directory, namespace: str) -> Iterator[tuple[str, FileName]]:
     """Iterate over the files of a family that are crash records, of processes in *namespace*."""
     for _, text in _files(files):
         name = FileName.parse(text, namespace)
@@ -231,7 +220,7 @@ def _named(files: Files, namespace: str) -> Iterator[tuple[str, FileName]]:
             yield text, name
 
 
-def _dead(access: RecordAccess, found: list[tuple[Files, str]]) -> Iterator[Found]:
+def _dead(access: RecordAccess, found: list[tuple[Directory, str]]) -> Iterator[Found]:
     """Iterate over files of processes that have ended, unless a process that runs is releasing their leases."""
     own, read_status = access.own, access.read_status
     for files, text in found if len(found) <= MOST_LOOKED_AT else RANDOM.sample(found, MOST_LOOKED_AT):
@@ -242,7 +231,7 @@ def _dead(access: RecordAccess, found: list[tuple[Files, str]]) -> Iterator[Foun
             yield files, name
 
 
-def _release_one(store: Store, own: ProcessName, files: Files, name: FileName) -> bool:
+def _release_one(store: Store, own: ProcessName, files: Directory, name: FileName) -> bool:
     """Release one lease; return whether it was still leased."""
     taken = str(name._replace(taker=own))
     try:
@@ -320,7 +309,7 @@ def take_over(access: RecordAccess, accept: Callable[[Credentials], T | None], r
     return None
 
 
-def _take(own: ProcessName, files: Files, name: FileName, accept: Callable[[Credentials], T | None]) -> T | None:
+def _take(own: ProcessName, files: Directory, name: FileName, accept: Callable[[Credentials], T | None]) -> T | None:
     """Return what *accept* makes of the record *name*, which this process has then; None if it has it not.
 
     There is no way back after the rename: this may run in a child that was forked in the middle of it, too.

@@ -15,7 +15,7 @@ from snowredis.errors import SnowredisError
 from snowredis.process.names import GONE, ProcessName, ProcessStatus, has_ended
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.crash import sweep
-from snowredis.snowflake.crash.files import FileName
+from snowredis.snowflake.crash.files import Directory, FileName
 from snowredis.snowflake.crash.record import HEADER_BYTES, PAGE_BYTES, TEXT_BYTES, CrashRecord, Credentials
 from snowredis.snowflake.crash.sweep import RecordAccess
 from snowredis.snowflake.lease.held import HeldLease
@@ -247,33 +247,31 @@ class Machines:
         sim.world.sleep(max(1, min(length_us, sim.heal_us - sim.world.now_us)))
 
 
-class SimDirectory:
+class SimDirectory(Directory):
     """The directory of one family, as sweep.py uses it."""
 
     def __init__(self, machines: Machines, family: str) -> None:
-        self._machines, self._family = machines, family
-
-    def _path(self, name: str) -> str:
-        return f"{self._family}/{name}"
+        super().__init__(family)
+        self._machines = machines
 
     def names(self) -> list[str]:
         found = (path.rpartition("/") for path in self._machines.names())
-        return [name for family, _, name in found if family == self._family]
+        return [name for family, _, name in found if family == self._path]
 
     def rename(self, old: str, new: str) -> None:
-        self._machines.rename(self._path(old), self._path(new))
+        self._machines.rename(self._path_of(old), self._path_of(new))
 
     def read(self, name: str) -> bytes:
-        return self._machines.read(self._path(name))
+        return self._machines.read(self._path_of(name))
 
     def inode(self, name: str) -> str:
-        return self._machines.inode(self._path(name))
+        return self._machines.inode(self._path_of(name))
 
     def age_s(self, name: str) -> float:
         return 0.0
 
     def remove(self, name: str) -> None:
-        self._machines.remove(self._path(name))
+        self._machines.remove(self._path_of(name))
 
 
 class _PageFile:

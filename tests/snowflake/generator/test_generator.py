@@ -20,9 +20,10 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockMovedBack
+from snowredis.integrations.gunicorn import renew_foreign_locks
 from snowredis.process.clock import SystemClock
 from snowredis.process.fork import ForkGuard
-from snowredis.snowflake.generator import SnowflakeGenerator, renew_foreign_locks
+from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.lease import conversation
 from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.protocol.memory_store import MemoryStore
