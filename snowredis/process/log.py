@@ -41,7 +41,7 @@ class Log:
         """Keep this thread's lines during the with block, which may run in a signal handler, and log them at its end.
 
         A handler of logging may wait for a lock, such as that of a queue, that the interrupted call of this thread
-        holds. So another thread logs them; it is waited for for a moment, and at exit there is none.
+        holds, or for a server. So another thread logs them; it is waited for for a moment, and at exit there is none.
         """
         lines = self._kept.setdefault(threading.get_ident(), [])
         try:
@@ -112,7 +112,8 @@ class Log:
 
     def _send(self, level: int, text: str, args: tuple[object, ...], **options: Any) -> None:
         if self._kept and (lines := self._kept.get(threading.get_ident())) is not None:
-            lines.append((level, text, args, options))
+            if self._logger.isEnabledFor(level):
+                lines.append((level, text, args, options))
             return
         lock, acquired = self._lock, False
         try:

@@ -153,6 +153,41 @@ def test_the_heartbeat_thread_goes_on_whatever_a_beat_raises(broken: Broken, mon
     assert broken.calls >= len(errors)
 
 
+class Waiting(logging.Handler):
+    """Handler that waits for a server of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replies = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.replies.wait(30)
+
+
+def test_the_heartbeat_goes_on_beside_a_handler_that_waits() -> None:
+    beats = 0
+
+    class Ids:
+        def _beat(self) -> float:
+            nonlocal beats
+            beats += 1
+            log.warning("Redis does not reply")
+            return 0.01
+
+    ids, waiting, logger = Ids(), Waiting(), logging.getLogger("snowredis")
+    logger.addHandler(waiting)
+    heartbeat = Heartbeat(lambda: ids, lambda: None, GUARD)
+    try:
+        heartbeat.start(0.0, "a heartbeat")
+        eventually(lambda: beats > 2)
+        assert not waiting.replies.is_set()
+    finally:
+        heartbeat.stop()
+        waiting.replies.set()
+        logger.removeHandler(waiting)
+        heartbeat.join()
+
+
 def test_the_heartbeat_renews_after_an_outage_beside_a_broken_logger(broken: Broken, own_server: RedisServer) -> None:
     snowredis.WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=1200))
     ids = snowredis.connect(own_server.url, pool="p", ttl=1.2, claim_timeout=5)

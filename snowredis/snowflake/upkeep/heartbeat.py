@@ -121,7 +121,9 @@ class Heartbeat:
                 if tracing := sys.modules.get("opentelemetry.context"):
                     # each command would be a trace of its own
                     tracing.attach(tracing.set_value("suppress_instrumentation", True))
-                delay_s = generator._beat()
+                # a handler of logging that waits for its own server would keep the next renewal waiting
+                with log.kept():
+                    delay_s = generator._beat()
             except BaseException as error:
                 # gevent ends a greenlet so
                 if type(error).__name__ == "GreenletExit":
