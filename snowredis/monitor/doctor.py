@@ -139,7 +139,7 @@ Call = tuple[str, int]
 # how many arguments ACL DRYRUN needs after the key of a command
 _ARGUMENTS = {
     **dict.fromkeys(("del", "unlink", "zcard"), 0),
-    **dict.fromkeys(("hget", "hmget", "hdel", "hexists", "hscan", "zrem"), 1),
+    **dict.fromkeys(("hget", "hmget", "hdel", "hexists", "zrem"), 1),
     **dict.fromkeys(("hset", "hincrby", "zadd", "zcount", "zrange", "zrangebyscore"), 2),
     "xadd": 3,
 }

@@ -97,7 +97,7 @@ def test_an_index_that_is_rebuilt_in_many_steps_counts_the_records_that_are_ther
     living, *_ = [pool.holder().claim() for _ in range(3)]
     server = pool.stage.master
     del pool.stored["w:1"], server.data[pool_keys("p")[1]]
-    server.scan_page = 1
+    server.index_step = 1
     asked = 0
     while not isinstance(pool.holder().ask_claim(), Granted):
         asked += 1

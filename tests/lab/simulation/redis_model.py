@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 import functools
 import hashlib
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -120,15 +119,15 @@ class RedisModel:
         self.runs = 0
         # whether the last script changed something; kept for servers without an identity only
         self.wrote = False
-        # how many fields a step of HSCAN answers
-        self.scan_page = world.random.choice((1, 3, 500))
+        # worker ids that a step of the rebuilding of an index reads
+        self.index_step = world.random.choice((1, 3, 500))
         self._start()
         self.commands: Mapping[str, Callable[..., Any]] = {
             "TIME": self._time, "INFO": self._info, "DEL": self._del, "UNLINK": self._del,
             "PEXPIREAT": self._pexpireat, "PERSIST": self._persist, "HLEN": self._hlen, "HGETALL": self._hgetall,
             "HKEYS": lambda key: sorted(self._of(key)),
             "HGET": self._hget, "HMGET": self._hmget, "HSET": self._hset, "HDEL": self._hdel,
-            "HEXISTS": self._hexists, "HINCRBY": self._hincrby, "HSCAN": self._hscan,
+            "HEXISTS": self._hexists, "HINCRBY": self._hincrby,
             "ZADD": self._zadd, "ZREM": self._zrem, "ZCARD": self._zcard, "ZCOUNT": self._zcount,
             "ZRANGE": self._zrange, "ZRANGEBYSCORE": self._zrangebyscore, "XADD": self._xadd,
         }  # fmt: skip
@@ -147,7 +146,7 @@ class RedisModel:
         over = [key for key, ms in self._of(EXPIRES).items() if ms <= self.now_us // 1000]
         self._del(*over)
         before = self.copy_data() if self.shows in WITHOUT_IDENTITY else self.data
-        reply = lua().eval(self, source, keys, args)
+        reply = lua().eval(self, source.replace("STEP = 1000", f"STEP = {self.index_step}"), keys, args)
         self.wrote = before is not self.data and before != self.data
         if self.history is not None:
             self.history.append((self._world.now_us, self.copy_data()))
@@ -270,17 +269,6 @@ class RedisModel:
         found = self.data.setdefault(key, {})
         found[name] = str(int(found.get(name, "0")) + int(by))
         return int(found[name])
-
-    def _hscan(self, key: str, cursor: str, word: str, count: str) -> list[Any]:
-        # by a hash, so that a field that is there all the while is met, as in Redis
-        assert (word, count) == ("COUNT", "1000")
-        ordered = sorted((zlib.crc32(name.encode()) + 1, name) for name in self._of(key))
-        rest = [item for item in ordered if item[0] >= int(cursor)]
-        page = rest[: self.scan_page]
-        while len(page) < len(rest) and rest[len(page)][0] == page[-1][0]:
-            page.append(rest[len(page)])
-        after = "0" if len(page) == len(rest) else str(page[-1][0] + 1)
-        return [after, [text for _, name in page for text in (name, self._of(key)[name])]]
 
     def _zadd(self, key: str, *args: str) -> int:
         *flags, score, member = args

@@ -36,22 +36,29 @@ local FIRST_DIGITS = 12
 -- available worker ids that one claim looks at, at most; and how many of them that are usable soon, or in part
 local LOOKED_AT, NEARLY = 64, 4
 
+-- worker ids that one claim puts back into the index, at most
+local STEP = 1000
 -- Rebuilds the index if it has not as many entries as the hash has records, in bounded steps; returns false if it needs more.
+-- By worker id: a cursor of HSCAN means nothing to a server that was restarted between the steps, or that took over.
 local function rebuild_index(pool)
-  local cursor, found = string.match(redis.call('HGET', KEYS[1], 'rebuild') or '', '^(%d+),(%d+)$')
-  if not cursor and redis.call('ZCARD', KEYS[2]) == pool.records then return true end
-  if not cursor then redis.call('DEL', KEYS[2]) end
-  local page = redis.call('HSCAN', KEYS[1], cursor or '0', 'COUNT', 1000)
-  cursor, found = page[1], tonumber(found) or 0
-  for i = 1, #page[2], 2 do
-    local of_worker = string.match(page[2][i], '^w:(%d+)$')
-    local r = of_worker and unpack_record(page[2][i + 1])
-    if r then found = found + redis.call('ZADD', KEYS[2], r.lease_end, of_worker) end
+  local from, found = string.match(redis.call('HGET', KEYS[1], 'rebuild') or '', '^(%d+),(%d+)$')
+  if not from and redis.call('ZCARD', KEYS[2]) == pool.records then return true end
+  if not from then redis.call('DEL', KEYS[2]) end
+  from, found = tonumber(from) or 0, tonumber(found) or 0
+  local fields = {}
+  for of_worker = from, math.min(from + STEP, capacity) - 1 do fields[#fields + 1] = 'w:' .. of_worker end
+  for i, text in ipairs(#fields > 0 and redis.call('HMGET', KEYS[1], unpack(fields)) or {}) do
+    local r = unpack_record(text)
+    if r then
+      redis.call('ZADD', KEYS[2], r.lease_end, from + i - 1)
+      found = found + 1
+    end
   end
-  put(pool, 'rebuild', cursor ~= '0' and cursor .. ',' .. found or '')
-  -- between the steps, the index may have been lost again; leases that were renewed are in it already
+  -- leases that were renewed are in it already. Between the steps, it may have been lost again: from the beginning, then
   local have = redis.call('ZCARD', KEYS[2])
-  if cursor ~= '0' or have < found then return false end
+  local needs_more = have < found or (have < pool.records and from + #fields < capacity)
+  put(pool, 'rebuild', needs_more and have >= found and from + #fields .. ',' .. found or '')
+  if needs_more then return false end
   pool.records, pool.changed = have, true
   return true
 end
