@@ -112,7 +112,7 @@ class DeadProcesses:
             access = self._own_access()
             if access is None or not self._sees_death(access, only_next=only_next):
                 return 0
-            return talk(sweep, self._store, most, access)
+            return talk(sweep, self._store, most, access, LONGEST_S)
         except SnowredisError:
             return 0
         except Exception as error:
@@ -149,16 +149,16 @@ class DeadProcesses:
             disown()
 
 
-def sweep(store: Store, most: int, access: RecordAccess) -> int:
+def sweep(store: Store, most: int, access: RecordAccess, longest_s: float) -> int:
     """Release leases of *store* that dead processes left, *most* at most; return how many were released.
 
     Blocks:
-        for one round trip to Redis each, two for a claim without a reply; none is begun after LONGEST_S.
+        for one round trip to Redis each, two for a claim without a reply; none is begun after *longest_s*.
 
     Raises:
         StoreUnavailable: Redis did not reply; the files stay, and somebody tries again.
     """
-    released, until_s = 0, time.monotonic() + LONGEST_S
+    released, until_s = 0, time.monotonic() + longest_s
     for files, name in _dead(access, [*_files(access.siblings), *_files(access.children)]):
         if released >= most or (released and time.monotonic() >= until_s):
             break

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,9 @@ class Machines:
 
     def sweep(self, process: Process | Parent, most: int) -> int:
         """Do what sweep.py does, for one process."""
-        released = sweep.sweep(CheckedStore(process, process.config), most, self.access_of(process))
+        # a limit of real time would make a schedule differ from one run to the next
+        store, access = CheckedStore(process, process.config), self.access_of(process)
+        released = sweep.sweep(store, most, access, math.inf)
         self._sim.fired["reclaim"] += released
         return released
 

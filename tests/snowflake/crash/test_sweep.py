@@ -399,7 +399,7 @@ def test_a_redis_that_does_not_reply_costs_no_record(
     access = sweep.own_access(away)
     assert access is not None
     with pytest.raises(StoreUnavailable):
-        sweep.sweep(away, 5, access)
+        sweep.sweep(away, 5, access, sweep.LONGEST_S)
     assert files_in(records) == before
     with connect(server.url, pool):
         assert files_in(records) != before
