@@ -59,7 +59,8 @@ class MemoryStore:
         """Learn what a claim needs: nothing."""
 
     def after_fork(self) -> None:
-        """Do nothing: the child's copy of the memory is a pool of its own."""
+        """Replace the lock: the thread that holds it may not exist here. The copied memory is a pool of its own."""
+        self._lock = threading.RLock()
 
     def close(self) -> None:
         """Do nothing: the pool exists as long as this object."""

@@ -7,6 +7,7 @@ of the simulation, which loses nothing here, as a store in memory.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -178,3 +179,12 @@ def test_the_store_in_memory_and_the_scripts_decide_alike(name: str) -> None:
         for _ in range(100):
             pair.step()
         pair.world.close()
+
+
+def test_a_forked_child_uses_its_copy_of_the_memory_even_if_another_thread_of_the_parent_did() -> None:
+    store = MemoryStore(CONFIGS["one lane"], lambda: 1)
+    other = threading.Thread(target=store._lock.acquire)
+    other.start()
+    other.join()
+    store.after_fork()
+    assert isinstance(create(store, 1), Exists)
