@@ -108,7 +108,8 @@ def test_an_index_that_a_restarted_redis_goes_on_to_rebuild_has_all_records(kept
     assert Holder(store, wall_ms).claim().release()
     many = 3_000
     record = client.hget(KEY, "w:0")
-    client.hset(KEY, mapping={f"w:{worker}": str(record) for worker in range(many)} | {"records": many, "next": many})
+    fields: dict[Any, Any] = {f"w:{worker}": str(record) for worker in range(many)}
+    client.hset(KEY, mapping=fields | {"records": many, "next": many})
     client.delete(pool_keys("orders")[1])
     # the first step
     assert isinstance(Holder(store, wall_ms).ask_claim(), Settling)
@@ -120,7 +121,7 @@ def test_an_index_that_a_restarted_redis_goes_on_to_rebuild_has_all_records(kept
         return isinstance(Holder(store, wall_ms).ask_claim(), Granted)
 
     eventually(is_granted, "a lease")
-    records = [field for field in kept.client().hkeys(KEY) if field.startswith("w:")]
+    records = [field for field in kept.client().hkeys(KEY) if str(field).startswith("w:")]
     assert kept.client().zcard(pool_keys("orders")[1]) == len(records) >= many
 
 
