@@ -50,8 +50,11 @@ def check_certificates(url: str) -> None:
 
 def check_limits(client: Any) -> None:
     """Raise ConfigError for an application's client, used as it is, that waits for a reply without a limit."""
-    settings = client.connection_pool.connection_kwargs if isinstance(client, redis.Redis) else {}
-    if settings.get("socket_timeout", 0) is None:
+    if not isinstance(client, redis.Redis):
+        return
+    pool = client.connection_pool
+    # its default depends on the version of redis-py. This connects to nothing
+    if pool.connection_class(**pool.connection_kwargs).socket_timeout is None:
         raise ConfigError(
             f"url cannot be a client of class {type(client).__name__} without socket_timeout: a client of your own "
             "class is used as it is, so each call, and close(), would wait for ever for a Redis that hangs. Nothing "

@@ -390,6 +390,8 @@ def test_a_client_of_another_kind_that_may_wait_for_ever_is_refused() -> None:
 
     with pytest.raises(snowredis.ConfigError, match=r"of class Own without socket_timeout.* socket_timeout=1"):
         snowredis.connect(Own(socket_timeout=None), pool="orders")
+    with pytest.raises(snowredis.ConfigError, match=r"of class Own without socket_timeout"):
+        snowredis.connect(Own.from_url("redis://host", socket_timeout=None), pool="orders")
     for theirs in (Own(socket_timeout=1), redis.Redis(socket_timeout=None)):
         snowredis.connect(theirs, pool="orders").close()
 
