@@ -26,9 +26,7 @@ from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
 from snowredis.kinds.base import IdGenerator
 from snowredis.kinds.lookup import KindAndSettings, parse_kind
-from snowredis.monitor.conditions import status_of
 from snowredis.monitor.pool import Refusal, Snapshot
-from snowredis.monitor.pool_monitor import Reading
 from snowredis.process.clock import now_ms
 from snowredis.process.coroutines import OneThread, in_thread
 from snowredis.settings import KIND, is_embedded, is_in_memory
@@ -66,9 +64,14 @@ class SharedAnswer(NamedTuple):
 
 
 def report_of(monitor: WorkerPool) -> dict[str, Any]:
-    """Return the pool as `snowredis workers --json` shows it. Blocks for a few round trips to Redis."""
-    snapshot = monitor.snapshot()
-    found: dict[str, Any] = to_json(Reading(status_of(snapshot), snapshot))
+    """Return the pool as `snowredis workers --json` shows it; without Redis, as it was read last.
+
+    Blocks for a few round trips to Redis. Raises the error of the reading if the pool never could be read.
+    """
+    reading = monitor.read()
+    if reading.error is not None and reading.snapshot is None:
+        raise reading.error
+    found: dict[str, Any] = to_json(reading)
     return found
 
 

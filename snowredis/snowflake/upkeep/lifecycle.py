@@ -80,9 +80,9 @@ class LeaseLifecycle:
         return self.pace.beat_in_s(settling_ms, is_first=is_first)
 
     def _after_renewal(self) -> None:
-        """Log that Redis replies again, if it did not, and release what dead processes left."""
+        """Log that heartbeats succeed again, if they failed, and release what dead processes left."""
         if self.pace.succeeded(Asked.BEAT):
-            log.warning("pool %s: Redis replies again", self._pool)
+            log.warning("pool %s: heartbeats succeed again", self._pool)
         # a few at a time, since other threads may want to talk to Redis, and no longer than leaves time for a renewal
         until_s = self._clock.monotonic() + self._context.config.heartbeat_ms / 1000 * SWEEP_SHARE
         for number in range(TIMES_AT_BEAT):

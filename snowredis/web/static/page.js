@@ -52,8 +52,10 @@ function setFigure(name, text, note) {
 function drawFigures() {
   const pool = info(), stale = isStale(), last = stale ? ", when it was last known" : "";
   if (!pool) return ["rate", "alive", "used", "end"].forEach((name) => setFigure(name, null, ""));
-  const { states, services, ids_per_second: rate } = state.report;
-  const living = (states.alive ?? 0) + (states["no-ids"] ?? 0);
+  const { states, services } = state.report;
+  // those that cannot be seen are silent in the report
+  const living = (states.alive ?? 0) + (states["no-ids"] ?? 0) + (stale ? states.silent ?? 0 : 0);
+  const rate = state.points.findLast(([, value]) => value !== null)?.[1] ?? 0;
   setFigure("rate", stale ? null : compact(rate), states.silent ? `without ${plural(states.silent, "silent worker")}` : stale ? `${compact(rate)}${last}` : "by all workers");
   const others = Object.entries(states).filter(([name]) => name !== "alive").map(([name, count]) => `${whole(count)} ${name}`);
   const serving = services ? `and ${plural(services, "process", "processes")} of this service` : "";

@@ -28,7 +28,7 @@ export const STATES = Object.keys(LETTERS);
 
 export const now = () => Date.now() + state.offsetMs;
 export const info = () => state.report?.pool;
-export const isStale = () => state.failure !== null;
+export const isStale = () => state.failure !== null || Boolean(state.report?.status.stale_since);
 export const stateOf = (row) => (isStale() && !row.ended ? "unknown" : row.state);
 // the service has a lease like all others, and is no worker of the fleet
 export const isService = (row) => row.label === "snowredis serve";
@@ -65,7 +65,7 @@ export async function read(filter) {
     state.repliedMs = Date.now();
     if (response.headers.get("etag") !== tag || !state.report) take(parseJson(text));
     tag = response.headers.get("etag");
-    state.points.push([now(), state.report.ids_per_second]);
+    state.points.push([now(), isStale() ? null : state.report.ids_per_second]);
     await readEvents();
   } catch (failure) {
     if (!failure.title) throw failure;
@@ -77,7 +77,8 @@ export async function read(filter) {
 
 function take(report) {
   state.report = report;
-  if (report.pool) state.offsetMs = report.pool.at - Date.now();
+  // without Redis, the report is as old as its time says
+  if (report.pool && !isStale()) state.offsetMs = report.pool.at - Date.now();
   const ended = (row) => row.state === "died" || row.ends_at <= report.pool.at;
   state.rows = report.leases.map((row) => ({ ...row, ended: ended(row) })).sort((a, b) => a.worker - b.worker || a.ended - b.ended);
   for (const { worker, heartbeat_at, ids_per_second } of state.rows.filter((row) => !row.ended)) {
