@@ -56,7 +56,7 @@ function drawFigures() {
   // those that cannot be seen are silent in the report
   const living = (states.alive ?? 0) + (states["no-ids"] ?? 0) + (stale ? states.silent ?? 0 : 0);
   const rate = state.points.findLast(([, value]) => value !== null)?.[1] ?? 0;
-  setFigure("rate", stale ? null : compact(rate), states.silent ? `without ${plural(states.silent, "silent worker")}` : stale ? `${compact(rate)}${last}` : "by all workers");
+  setFigure("rate", stale ? null : compact(rate), stale ? `${compact(rate)}${last}` : states.silent ? `without ${plural(states.silent, "silent worker")}` : "by all workers");
   const others = Object.entries(states).filter(([name]) => name !== "alive").map(([name, count]) => `${whole(count)} ${name}`);
   const serving = services ? `and ${plural(services, "process", "processes")} of this service` : "";
   setFigure("alive", stale ? null : whole(living), stale ? `${whole(living)}${last}` : [...(living ? others : ["none", ...others]), serving].filter(Boolean).join(", "));

@@ -66,7 +66,7 @@ export async function read(filter) {
     if (response.headers.get("etag") !== tag || !state.report) take(parseJson(text));
     tag = response.headers.get("etag");
     state.points.push([now(), isStale() ? null : state.report.ids_per_second]);
-    await readEvents();
+    if (!isStale()) await readEvents();
   } catch (failure) {
     if (!failure.title) throw failure;
     state.failure = failure;
