@@ -185,6 +185,15 @@ def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pyte
     assert checks._clock(own.client(), "orders").level == "warning"
 
 
+def test_the_exit_codes_are_those_that_the_help_says(offline: Cli) -> None:
+    from snowredis.cli.exit_codes import ExitCode
+
+    text = " ".join(offline("doctor", "--help").out.split())
+    assert f"with {ExitCode.ERROR:d} if there are warnings" in text
+    assert f"with {ExitCode.REDIS_UNAVAILABLE:d} if Redis does not answer" in text
+    assert f"with {ExitCode.FOUND_ERRORS:d} if there are critical problems" in text
+
+
 def test_crash_records_that_cannot_be_made_are_a_warning_unless_a_person_switched_them_off(
     offline: Cli, own: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,12 @@ def test_what_cannot_be_known_is_said_so_with_another_exit_code(
     assert "future" in result.out
 
 
+def test_two_different_ids_are_two_answers(cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator) -> None:
+    one, two = map(str, ids.next_ids(2))
+    lines = cli("whois", one, two, "--pool", pool_name, "--json").out.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [one, two]
+
+
 def test_who_made_an_id_of_a_deleted_pool_is_unknown(
     cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator
 ) -> None:

@@ -17,6 +17,7 @@ from snowredis.core.lanes import (
     RenewLease,
     UseTick,
     Wait,
+    closest_fit,
     decide,
 )
 from snowredis.settings import SETTINGS
@@ -44,6 +45,10 @@ def test_a_used_up_tick_borrows_ticks_up_to_the_bound() -> None:
 def test_a_larger_step_back_takes_the_namespace_that_fits_closest() -> None:
     lanes = Lanes((1000, 300, 500, 900), (True, False, False, False), 0)
     assert decide(lanes, 600.0, FAR, 1, rules()) == UseTick(2, 600)
+
+
+def test_of_namespaces_that_fit_alike_the_first_is_taken() -> None:
+    assert closest_fit(Lanes((1000, 0, 0, 0), (True, False, False, False), 0), 600) == 1
 
 
 def test_when_no_namespace_fits_another_worker_id_is_wanted() -> None:

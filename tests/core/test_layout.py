@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from enum import IntEnum
 from typing import Any
 
@@ -343,6 +343,16 @@ def test_a_range_cuts_any_layout_where_the_time_does(layout: Layout, data: st.Da
         if 0 <= an_id < 1 << layout.total_bits:
             inside = start_ms <= layout.decode(an_id).timestamp_ms < end_ms
             assert inside == (low <= an_id < high)
+
+
+@given(st.integers(-2_000_000, 13_000_000), st.integers(0, 3000))
+def test_datetimes_cut_with_microseconds_in_any_time_zone(start_us: int, length_us: int) -> None:
+    zone = timezone(timedelta(hours=5, minutes=45))
+    start = datetime(2025, 1, 1, 5, 45, tzinfo=zone) + timedelta(microseconds=start_us)
+    end = start + timedelta(microseconds=length_us)
+    low, high = TINY.id_range(start, end)
+    within = [an_id for an_id in range(256) if start <= TINY.decode(an_id).time < end]
+    assert within == list(range(low, high))
 
 
 def test_a_window_is_cut_at_the_epoch_and_at_the_end_of_the_layout() -> None:

@@ -64,17 +64,17 @@ PUBLISHED = [
     ("discord", 175928847299117063, datetime(2016, 4, 30, 11, 18, 25, 796000, tzinfo=UTC), (1, 0, 7)),
     ("uid-generator", 0, datetime(2016, 5, 20, tzinfo=CHINA), (0, 0, 0)),
     ("shardingsphere", 0, datetime(2016, 11, 1, tzinfo=CHINA), (0, 0, 0)),
-    ("instagram", INSTAGRAM, None, (0, 1341, 905)),
+    ("instagram", INSTAGRAM, datetime(2011, 9, 9, 22, 28, 4, 721000, tzinfo=UTC), (0, 1341, 905)),
 ]
 
 
 @pytest.mark.parametrize(("name", "an_id", "time", "fields"), PUBLISHED)
 def test_an_id_of_another_system_is_decoded_as_that_system_shows_it(
-    name: str, an_id: int, time: datetime | None, fields: tuple[int, int, int]
+    name: str, an_id: int, time: datetime, fields: tuple[int, int, int]
 ) -> None:
     parts = layouts[name].decode(an_id)
     assert (parts.datacenter, parts.worker, parts.sequence) == fields
-    assert time is None or parts.time == time
+    assert parts.time == time
 
 
 # workers, ids of one tick, ms of a tick, when it ends

@@ -221,6 +221,12 @@ def test_friendly_refuses_what_the_layout_cannot_have_written(text: str, why: st
     assert len(message) < 400
 
 
+def test_friendly_reads_the_first_and_the_last_tick_and_unpadded_fields() -> None:
+    assert parse("20250101T000000000Z_b0_w0000_s0000", "friendly") == 0
+    assert parse("20940907T154735551Z_b3_w1023_s1023", "friendly") == MAX_ID
+    assert parse("20261124T221640123Z_b1_w17_s5", "friendly") == AN_ID
+
+
 def test_friendly_refuses_a_time_between_two_ticks() -> None:
     assert parse("20250101T000010000Z_w0000000_s00000", "friendly", layout="game") == 1 << 36
     message = refusal("20250101T000010001Z_w0000000_s00000", "friendly", layout="game")

@@ -221,6 +221,27 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_server_that_has_ended(
     assert client_of(embedded.start(home)).ping()
 
 
+def test_a_child_forked_while_another_thread_starts_the_server_gives_up_its_copy_of_the_lock(home: Path) -> None:
+    from snowredis.embedded import _Lock
+
+    home.mkdir(mode=0o700)
+    with _Lock(home) as lock:
+        assert lock.acquire()
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(write, b"forked")
+            time.sleep(60)
+            os._exit(0)
+        os.read(read, 6)
+    try:
+        with _Lock(home) as again:
+            assert again.acquire()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
 @pytest.mark.usefixtures("real")
 def test_a_server_that_hangs_is_killed_and_started_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_SILENCE_LIMIT_S", 1.0)
@@ -283,6 +304,15 @@ def test_programs_that_remove_old_files_block_nobody_and_repeat_no_id(gone: str,
         pid = servers_of(home)[-1] if Path(f"{home}.lock").exists() else pid
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             kill_pid(pid)
+
+
+def test_each_start_keeps_the_files_from_programs_that_remove_what_is_old(home: Path) -> None:
+    embedded.start(home)
+    files = [Path(f"{home}.lock"), home, *home.rglob("*")]
+    for path in files:
+        os.utime(path, (0, 0))
+    embedded.start(home)
+    assert all(path.stat().st_mtime > 0 for path in files if path != home)
 
 
 @pytest.mark.usefixtures("real")

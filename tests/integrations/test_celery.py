@@ -73,17 +73,6 @@ def test_a_cold_shutdown_releases_the_worker_ids_too(fleet: Any) -> None:
         assert running.workers() == []
 
 
-def test_children_that_are_replaced_after_some_tasks_release_theirs(fleet: Any) -> None:
-    with fleet("--concurrency=2", "--max-tasks-per-child=5") as running:
-        running.send(20)
-        running.wait_for(20)
-        assert len({note[0] for note in running.notes()}) >= 4
-        eventually(lambda: len(running.workers()) <= 4, "leases of living children only")
-        running.end()
-        assert_no_id_twice(running, 20)
-        assert running.workers() == []
-
-
 @pytest.mark.parametrize("pool", ["threads", "gevent"])
 def test_a_worker_of_one_process_releases_its_worker_ids_at_its_end(fleet: Any, pool: str) -> None:
     if pool == "gevent":

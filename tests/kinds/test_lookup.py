@@ -114,11 +114,6 @@ def test_without_a_kind_the_environment_names_it_and_what_is_not_given() -> None
     assert resolve(None, {}, by_url).settings == {"url": "redis://h/0", "pool": "a"}
 
 
-def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SNOWREDIS_KIND", "uuid7:?form=text")
-    assert isinstance(snowredis.generator().next_id(), str)
-
-
 def test_another_kind_takes_the_server_of_the_process_and_no_tag_or_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_KIND", "segment")
     monkeypatch.setenv("SNOWREDIS_URL", "redis://shared/0")

@@ -187,13 +187,6 @@ def test_the_command_says_which_pool_is_missing(server: RedisServer, capsys: pyt
     assert main(["metrics", "--url", "unix:///nowhere.sock", "--pool", "nothing-here"]) == 4
 
 
-def test_each_metric_of_a_process_has_a_family_in_the_order_of_the_catalog(server: RedisServer, pool: str) -> None:
-    with snowredis.connect(server.url, pool=pool) as ids:
-        ids.next_id()
-        families = TotalsTracker(lambda: [ids]).families()
-    assert [family.metric for family in families] == list(PROCESS)
-
-
 IN_A_CHILD = """import os, sys, snowredis; from snowredis.integrations import prometheus
 prometheus.register(every_s=0.05)
 if os.fork() == 0:

@@ -90,13 +90,6 @@ def test_what_other_programs_wrote_is_no_event(server: RedisServer, pool: Worker
     ]
 
 
-def test_a_pool_that_does_not_exist_has_no_history(server: RedisServer) -> None:
-    nothing = WorkerPool(server.url, "nothing-here")
-    assert nothing.events() == []
-    with pytest.raises(PoolNotFound):
-        nothing.whois(5)
-
-
 @pytest.mark.parametrize(
     ("age_ms", "left_ms", "state"),
     [(0, 30_000, "alive"), (19_999, 10_001, "alive"), (20_000, 10_000, "silent"), (29_999, 1, "silent")]
@@ -160,16 +153,3 @@ def test_entries_that_no_script_wrote_are_left_out() -> None:
     assert (event.kind, event.owner.host, event.until_ms) == ("lost", "\ufffd", 0)
     for name, value in ((b"event", b"party"), (b"worker", b"one"), (b"at", b"")):
         assert parse_event(b"1-0", {**good, name: value}) is None
-
-
-def test_who_was_refused_for_other_settings_is_shown(server: RedisServer, pool: WorkerPool) -> None:
-    from snowredis.monitor.conditions import status_of
-
-    assert status_of(pool.snapshot()).level == "ok"
-    other = snowredis.connect(server.url, pool=pool.name, layout="twitter", label="other")
-    with pytest.raises(snowredis.LayoutMismatch):
-        other.next_id()
-    info = pool.info()
-    assert info.mismatches >= 1
-    assert info.mismatch_by.endswith("(other)")
-    assert status_of(pool.snapshot()).headline == "processes with other settings are refused"

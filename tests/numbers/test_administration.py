@@ -138,19 +138,6 @@ def test_a_user_who_lacks_a_right_destroys_nothing(server: RedisServer, tag: str
     assert not set(numbers(server.url, tag, 6)) & set(used)
 
 
-def test_a_copy_in_another_database_hands_out_nothing(own_server: RedisServer, tag: str) -> None:
-    url, client = own_server.url, own_server.client()
-    other = f"{url}?db=1"
-    create_tag(url, tag)
-    numbers(url, tag, 5)
-    for key in client.keys("*"):
-        client.execute_command("COPY", key, key, "DB", 1)
-    with open_generator(other, tag=tag) as ids, pytest.raises(NumbersClosed, match="copied from another database"):
-        ids.next_id()
-    # the original goes on
-    assert numbers(url, tag, 1) == [6]
-
-
 def test_each_command_is_about_one_server_that_replies(server: RedisServer, tmp_path: Path, tag: str) -> None:
     away: Any = f"unix://{tmp_path}/nobody.sock"
     for administer in (create_tag, delete_tag, show_tag, lambda url, tag: open_tag(url, tag, 5)):

@@ -8,16 +8,18 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 import snowredis
+from snowredis.integrations import gunicorn
 from snowredis.process import coroutines
 from snowredis.process.exit import ExitHook
 from snowredis.process.fork import GUARD
@@ -188,6 +190,31 @@ def test_the_heartbeat_goes_on_beside_a_handler_that_waits() -> None:
         heartbeat.join()
 
 
+def test_the_heartbeat_goes_on_while_another_thread_imports_opentelemetry_and_is_not_traced_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    beats: list[int] = []
+    attached: list[object] = []
+    context: Any = ModuleType("opentelemetry.context")
+    monkeypatch.setitem(sys.modules, "opentelemetry.context", context)
+    monkeypatch.setattr(heartbeats, "_AGAIN_S", 0.01)
+
+    class Beating:
+        def _beat(self) -> float:
+            beats.append(1)
+            return 0.01
+
+    beating = Beating()
+    heartbeat = Heartbeat(lambda: beating, lambda: None, GUARD)
+    heartbeat.start(0.0, "beats")
+    time.sleep(0.05)
+    assert not beats
+    context.set_value, context.attach = lambda *pair: pair, attached.append
+    eventually(lambda: beats, "beats after the import")
+    heartbeat.close()
+    assert attached[0] == ("suppress_instrumentation", True)
+
+
 def test_the_heartbeat_renews_after_an_outage_beside_a_broken_logger(broken: Broken, own_server: RedisServer) -> None:
     snowredis.WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=1200))
     ids = snowredis.connect(own_server.url, pool="p", ttl=1.2, claim_timeout=5)
@@ -247,6 +274,11 @@ made = [snowredis.connect(sys.argv[1], pool="p", claim_timeout=5) for _ in range
 for each in made: each.next_id()
 print(len({each.lease.worker for each in made}))
 """
+
+
+def test_a_hook_of_gunicorn_raises_nothing_if_the_log_of_its_worker_does(broken: Broken) -> None:
+    worker = SimpleNamespace(log=SimpleNamespace(log=lambda *_, **__: 1 // 0), pid=os.getpid())
+    gunicorn.post_worker_init(worker)
 
 
 def test_leases_are_released_at_exit_beside_a_broken_logger(own_server: RedisServer) -> None:

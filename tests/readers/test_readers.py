@@ -132,14 +132,6 @@ def test_a_page_counts_when_the_next_one_is_asked_for(engine: sa.Engine) -> None
     assert handled == made
 
 
-def test_one_watermark_reads_one_query(engine: sa.Engine) -> None:
-    watermark = Watermark(engine, LAYOUT, lag=LAG_S)
-    list(watermark.pages("SELECT id FROM orders"))
-    with pytest.raises(ConfigError, match="reads another query"):
-        list(watermark.pages("SELECT id, writer FROM orders"))
-    watermark.advance()
-
-
 def test_a_follower_gets_rows_that_come_later(engine: sa.Engine) -> None:
     insert(engine, early := id_of(0))
     pages = Watermark(engine, LAYOUT, lag=LAG_S).pages("SELECT id FROM orders", follow=0.05)
@@ -191,17 +183,6 @@ def test_a_prepared_transaction_holds_the_mark() -> None:
             transaction.commit()
         passes(watermark, early)
         engine.dispose()
-
-
-def test_a_partition_has_the_fence_of_its_table(postgresql_server: DatabaseServer) -> None:
-    engine = sa.create_engine(postgresql_server.new_database())
-    run(engine, "CREATE TABLE events (id bigint PRIMARY KEY) PARTITION BY RANGE (id)")
-    run(engine, "CREATE TABLE events_all PARTITION OF events FOR VALUES FROM (0) TO (9223372036854775807)")
-    run(engine, fence("postgresql", LAYOUT, "events", lag_ms=300))
-    with pytest.raises(sa.exc.DBAPIError, match="readers may have passed"):
-        run(engine, f"INSERT INTO events_all VALUES ({id_of(5)})")
-    assert Watermark(engine, LAYOUT, lag=LAG_S, tables=["events"]).advance() > 0
-    engine.dispose()
 
 
 def test_a_connection_in_a_transaction_is_refused_and_keeps_its_rows(engine: sa.Engine) -> None:

@@ -16,7 +16,7 @@ from redis.sentinel import Sentinel, SentinelManagedSSLConnection
 
 import snowredis
 from snowredis import WorkerPool
-from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.errors import ConfigError, LeaseExpired, StoreUnavailable
 from snowredis.servers.clients import (
     address,
     client_of_url,
@@ -244,6 +244,10 @@ def test_tls_on_a_port_without_it_is_named(tmp_path: Path) -> None:
         port = plain.getsockname()[1]
         with pytest.raises(StoreUnavailable, match="that this port speaks TLS, and"):
             snowredis.connect(f"rediss://127.0.0.1:{port}", claim_timeout=0).claim()
+
+
+def test_no_worker_id_is_not_called_worker_id_minus_one() -> None:
+    assert "worker id -1" not in str(LeaseExpired("orders", -1, "Redis keeps losing its state"))
 
 
 def test_a_blocking_pool_of_the_application_is_not_waited_for(server: RedisServer) -> None:

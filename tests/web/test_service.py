@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import sys
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import snowredis
@@ -22,6 +25,7 @@ from snowredis.web.messages import (
     problem_of,
 )
 from snowredis.web.service import create_app, from_environment
+from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.web.conftest import client_of
@@ -163,6 +167,17 @@ def test_at_the_end_of_a_layout_it_is_not_ready_and_the_request_was_not_wrong() 
             # time does not help
             assert "retry-after" not in answer.headers
         assert client.get("/readyz").json()["pools"]["a"]["ready"] is False
+
+
+def test_below_a_prefix_it_serves_what_it_serves_without(client: TestClient) -> None:
+    app: Any = client.app
+    mounted = TestClient(Starlette(routes=[Mount("/ids", app)]), base_url="http://127.0.0.1:8600")
+    for path in ("/id", "/ids?count=2", "/workers", "/healthz", "/", "/static/page.js"):
+        assert mounted.get(f"/ids{path}").status_code == 200, path
+    # nothing below the prefix leads out of it
+    for path in ("/workers/", "//workers", "/static/"):
+        answer = mounted.get(f"/ids{path}", follow_redirects=False)
+        assert (answer.status_code, answer.headers.get("location")) == (404, None), path
 
 
 def test_redis_away_is_503_at_once_and_the_service_starts_all_the_same() -> None:
@@ -327,3 +342,9 @@ def test_events_of_a_worker_are_told(server: RedisServer, pool_name: str) -> Non
         assert of_one == [event for event in events if event["worker"] == worker]
         for query in ("worker=-1", "worker=x", "worker=4194304", "worker=" + "9" * 30):
             assert client.get(f"/events?{query}").status_code == 400
+
+
+def test_importing_the_library_does_not_import_the_framework() -> None:
+
+    script = "import sys, snowredis.cli.commands.serve; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
+    assert warm.run([sys.executable, "-c", script]).returncode == 0

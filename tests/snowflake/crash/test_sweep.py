@@ -188,6 +188,16 @@ def test_nothing_is_kept_open_and_a_closed_generator_leaves_no_file(
     assert files_in(records) == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_closed_generator_needs_no_room_in_the_file_system(server: RedisServer, pool: str, records: Path) -> None:
+    maps = Path("/proc/self/maps")
+    with connect(server.url, pool) as ids:
+        ids.claim()
+        assert str(records) in maps.read_text()
+    # no removed file is mapped either
+    assert str(records) not in maps.read_text()
+
+
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="becomes another user")
 def test_a_process_that_became_another_user_leaves_a_record_without_a_lease(
     server: RedisServer, pool: str, records: Path

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import snowredis
 from snowredis.snowflake.protocol.messages import WorkerStats
 from snowredis.testing import ManualClock, MemoryPool
 
@@ -69,6 +70,15 @@ def test_a_reply_that_was_late_makes_no_clock_off(
     monkeypatch.setattr(clock, "server_time_ms", lambda: clock.time_ns() // 1_000_000 + 5_000)
     assert ids._lease_manager.send_renewal(WorkerStats())
     assert ids.clock_reading.offset_ms == -5_000
+
+
+def test_a_clock_that_is_refused_is_counted(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(clock_policy="wait", max_wait_ms=0)
+    ids.next_id()
+    clock.step(-5)
+    with pytest.raises(snowredis.ClockMovedBack, match="5 ms behind"):
+        ids.next_id()
+    assert ids.counts.clock_backs == {"wait": 0, "namespace": 0, "worker": 0, "refusal": 1}
 
 
 def test_renewals_and_lost_leases_are_counted(pool: MemoryPool, clock: ManualClock) -> None:

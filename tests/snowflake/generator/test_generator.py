@@ -155,6 +155,12 @@ def test_fill_refuses_memory_that_is_gone(pool: MemoryPool, released: Any) -> No
         pool.connect().fill(released)
 
 
+def test_a_shape_without_elements_is_filled_with_nothing(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    ids.fill(memoryview(bytearray(8)).cast("q", (1, 1))[0:0])
+    assert (ids.ids_made, ids.lease) == (0, None)
+
+
 @pytest.mark.parametrize(
     "buffer", [bytes(16), bytearray(9), array("d", [0.0]), array("i", [0, 0]), [1, 2], memoryview(bytearray(32))[::2]]
 )
@@ -505,6 +511,15 @@ def test_generators_refuse_to_be_copied(pool: MemoryPool) -> None:
             attempt(ids)
 
 
+def test_repr_says_pool_and_worker(pool: MemoryPool) -> None:
+    ids = pool.connect(pool="orders")
+    assert "no worker id yet" in repr(ids)
+    ids.next_id()
+    assert "worker 0" in repr(ids)
+    ids.close()
+    assert "closed" in repr(ids)
+
+
 def test_a_suspended_generator_holds_nothing_and_claims_anew_when_it_is_resumed(pool: MemoryPool) -> None:
     ids, other = pool.connect(layout=TWO_WORKERS), pool.connect(layout=TWO_WORKERS)
     made = [ids.next_id()]
@@ -584,6 +599,22 @@ def test_a_clock_that_stands_still_is_said_when_its_ids_are_used_up(server: Redi
         clock.frozen_ns += 1_000_000
         made.append(ids.next_id())
         assert len(set(made)) == 1025
+
+
+def test_what_the_clock_did_under_another_lease_is_not_reported_again(clock: ManualClock) -> None:
+    ids = memory_pool(clock=clock).connect(clock=clock)
+    ids.next_id()
+    clock.step(-5_000)
+    ids.next_id()
+    assert ids._lifecycle.renewals.stats().clock_backs == 1
+    ids.suspend()
+    ids.resume()
+    ids.next_id()
+    assert ids._lifecycle.renewals.stats().clock_backs == 0
+    assert sum(ids.counts.clock_backs.values()) == 1
+    clock.step(-5_000)
+    ids.next_id()
+    assert ids._lifecycle.renewals.stats().clock_backs == 1
 
 
 def test_a_with_block_claims_at_its_begin_and_leaves_nothing_if_that_fails(tmp_path: Path) -> None:

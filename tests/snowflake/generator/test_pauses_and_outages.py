@@ -118,6 +118,13 @@ def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout
 # --- the end ---------------------------------------------------------------------------------------
 
 
+def test_the_encoding_in_a_url_is_for_the_applications_values(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    with snowredis.connect(f"{server.url}?encoding=no-such&encoding_errors=none", pool=new_pool()) as ids:
+        assert ids.next_id() > 0
+
+
 def test_interpreter_exit_releases_the_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
     name = new_pool()
     program = "tests.snowflake.generator.programs.ends_without_close"

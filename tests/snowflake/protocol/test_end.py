@@ -20,7 +20,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.snowflake.protocol.administration import Ends
-from snowredis.snowflake.protocol.messages import Absent, Created, Exists, Granted, LossReason, Renewed, Reply
+from snowredis.snowflake.protocol.messages import Created, Exists, Granted, LossReason, Renewed, Reply
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.lab.simulation.pool_faults import AtTheServer
 from tests.lab.simulation.stage import Stage
@@ -100,13 +100,6 @@ def test_a_pool_whose_workers_released_is_over_at_once_and_the_next_one_starts_a
     assert place.holder(other).claim(now=True).lanes_ms == (ends.end_ms, ends.end_ms)
 
 
-def test_after_a_kill_the_end_is_behind_the_outage_lane(place: Place) -> None:
-    killed = place.holder().claim()
-    place.stage.wait(place.config.ttl_ms + 1)
-    ends = place.end()
-    assert (ends.over, ends.end_ms) == (False, killed.outage_ms)
-
-
 def test_an_outage_lane_that_was_opened_is_waited_for_after_its_release(place: Place) -> None:
     holder = place.holder().claim()
     assert holder.release("11")
@@ -169,36 +162,7 @@ def test_where_clocks_were_ahead_the_end_says_until_when(place: Place) -> None:
     assert ends.end_ms > place.now_ms() + 3_000_000
 
 
-def test_a_pool_that_does_not_exist_gets_no_end() -> None:
-    place = Place()
-    place.stage.master.wipe()
-    assert isinstance(place.store.delete(place.now_ms()), Absent)
-    assert place.stored == {}
-
-
 # --- once ---------------------------------------------------------------------------------------------
-
-
-def test_an_end_is_set_once(place: Place) -> None:
-    holder = place.holder().claim()
-    first = place.end()
-    assert first.end_ms == holder.outage_ms
-    for _ in range(2):
-        place.stage.wait(1000)
-        assert isinstance(holder.ask_renew(), Renewed)
-        assert place.end().end_ms == first.end_ms
-
-
-def test_nothing_is_reserved_beyond_the_end(place: Place) -> None:
-    holder = place.holder().claim()
-    ends = place.end()
-    place.stage.wait(2000)
-    assert isinstance(holder.ask_renew(ahead_ms=10_000), Renewed)
-    assert holder.outage_ms == ends.end_ms
-    place.wait_until(ends.end_ms - 2000)
-    late = place.holder().claim()
-    assert max(late.until_ms, late.outage_ms) == ends.end_ms
-    assert min(late.lanes_ms) <= late.until_ms
 
 
 def test_an_end_is_kept_in_a_loss_and_the_next_pool_waits_for_the_floor(place: Place) -> None:
@@ -247,15 +211,6 @@ def test_an_end_that_could_not_be_confirmed_says_when_all_processes_are_refused(
     when = utc_text(holder.outage_ms)
     assert f"0 of 1 replicas have it. The pool ends at {when} all the same: from then on, all of its processes" in said
     assert "repeat the command before then" in said
-
-
-def test_an_end_that_is_confirmed_before_it_passes_stops_nobody(place: Place) -> None:
-    holder = place.holder().claim()
-    place.end_unconfirmed()
-    ends = place.end()
-    assert isinstance(holder.ask_renew(), Renewed)
-    place.wait_until(ends.end_ms)
-    assert isinstance(place.holder().ask_claim(), Granted)
 
 
 def test_a_pool_without_a_lease_is_not_over_before_its_end_is_confirmed(place: Place) -> None:

@@ -25,7 +25,7 @@ from snowredis.process.names import owner_text
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol.messages import Created
-from snowredis.snowflake.protocol.pool_config import FORMAT, MAX_TTL_MS, PoolConfig, pool_keys, signature_fields
+from snowredis.snowflake.protocol.pool_config import FORMAT, MAX_TTL_MS, PoolConfig, signature_fields
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.support.holder import create
 from tests.support.servers import RedisServer
@@ -42,11 +42,6 @@ def test_what_is_not_given_follows_from_the_ttl() -> None:
     assert PoolConfig(name="orders", failover_slack_ms=17_500).heartbeat_ms == 5_000
     assert config.layout == Layout()
     assert PoolConfig(name="orders", max_clock_lead_ms=0).max_clock_lead_ms == 0
-
-
-@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 64])
-def test_a_pool_name_of_letters_digits_and_three_signs_works(name: str) -> None:
-    assert PoolConfig(name=name).name == name
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "a b", "a:b", "{a}", "a\n", "é", "٣", 7])
@@ -175,10 +170,6 @@ def test_an_owner_keeps_what_can_be_printed() -> None:
     assert (
         parse_owner(owner_text("web-1", 7, "a\x7fb\nc"))[2] == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
     )
-
-
-def test_the_keys_of_a_pool_share_one_hash_tag() -> None:
-    assert pool_keys("orders") == ("snowredis:{orders}", "snowredis:{orders}:leases", "snowredis:{orders}:events")
 
 
 # --- errors of redis-py ----------------------------------------------------------------------------

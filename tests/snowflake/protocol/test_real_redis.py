@@ -719,33 +719,6 @@ def put_owner(server: RedisServer, name: str, worker: int, owner: str) -> None:
     change_record(server.client(), name, worker, owner=owner)
 
 
-def test_a_pool_is_shown_with_its_living_workers_and_counters(server: RedisServer) -> None:
-    store = new_pool(server, LONG)
-    name = store.config.name
-    holders = [holder(store).claim() for _ in range(3)]
-    holders[0].ask_renew()
-    holders[1].release()
-    seen = WorkerPool(server.url, name)
-    workers = seen.workers()
-    assert [(each.worker, each.state, each.host) for each in workers] == [(0, "alive", "h"), (2, "alive", "h")]
-    first = workers[0]
-    assert (first.ids_made, first.ids_per_second, first.clock_offset_ms) == (7, 3, -2)
-    assert (first.namespace, first.clock_backs) == (0, 0)
-    assert first.until_ms == holders[0].until_ms
-    assert first.claimed_ms <= first.renewed_ms < first.end_ms <= first.renewed_ms + LONG.ttl_ms
-    states = [(0, "alive"), (1, "released"), (2, "alive")]
-    assert [(each.worker, each.state) for each in seen.workers(alive_only=False)] == states
-    info = seen.info()
-    assert (info.capacity, info.used, info.free, info.peak) == (16, 2, 14, 3)
-    assert (info.claims, info.releases, info.expired, info.adopted, info.lost, info.alarms) == (3, 1, 0, 0, 0, 0)
-    assert (info.layout, info.config) == (LAYOUT, store.config)
-    assert info.settings["ttl_ms"] == str(LONG.ttl_ms)
-    assert (info.incarnation, info.floor_ms) == (holders[0].seen.incarnation, holders[0].lanes_ms[0])
-    assert info.version >= 5
-    assert abs(info.created_ms - info.now_ms) < 60_000
-    assert name in seen.pools()
-
-
 def test_a_lost_index_does_not_change_what_is_shown(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     name = store.config.name
