@@ -121,6 +121,14 @@ def test_settings_come_from_the_environment(cli: Cli, pool_name: str, monkeypatc
     assert cli("generate").code == 6
 
 
+def test_more_than_one_batch_and_the_worker_id_is_released(cli: Cli, pool_name: str) -> None:
+    cli("pool", "create", pool_name)
+    made = list(map(int, cli("generate", "-n", "20000", "--pool", pool_name).out.split()))
+    assert made == sorted(set(made))
+    assert len(made) == 20000
+    assert "no worker is alive" in cli("workers", "--pool", pool_name).out
+
+
 def test_a_first_start_says_why_it_waits(cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_TTL", "1")
     result = cli("generate", "--pool", pool_name)

@@ -134,14 +134,6 @@ def test_creating_a_pool_that_a_restart_made_wait_says_so(cli: Cli, pool_name: s
     assert "new workers wait for 35.0 s: Redis did not know the pool, or was restarted" in again.out
 
 
-def test_in_a_narrow_terminal_counters_give_way_to_names() -> None:
-    columns = [output.Column("pool"), output.Column("of", right=True), output.Column("claims", right=True)]
-    rows: list[list[output.Cell]] = [["a-name-of-some-length", "1,024", "1,234,567"]]
-    assert output.plain(output.table(columns, rows, 40)[1]).split() == ["a-name-of-some-length", "1,024", "1,234,567"]
-    narrow = output.cropped(output.table(columns, rows, 20)[1], 20)
-    assert output.plain(narrow).startswith("a-name-of-s…")
-
-
 def test_show_tells_one_pool_in_full_and_all_in_a_table(
     cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]
 ) -> None:

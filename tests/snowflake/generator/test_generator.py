@@ -71,6 +71,22 @@ def test_ids_of_one_tick_count_up_and_then_the_next_tick_begins(pool: MemoryPool
     assert sequences == [*range(1024), *range(476)]
 
 
+@pytest.mark.parametrize("preset", ["twitter", "jd", "jd-seconds", "sonyflake", "discord", "js-safe", "game"])
+def test_every_preset_makes_ids_that_decode_to_their_worker(pool: MemoryPool, clock: ManualClock, preset: str) -> None:
+    layout = snowredis.layouts[preset]
+    datacenter = layout.datacenters - 1
+    ids = [pool.connect(layout=preset, datacenter=datacenter) for _ in range(3)]
+    made: list[int] = []
+    for _ in range(5):
+        for worker, generator in enumerate(ids):
+            batch = generator.next_ids(5)
+            assert {layout.decode(i).worker for i in batch} == {worker}
+            assert {layout.decode(i).datacenter for i in batch} == {datacenter}
+            made += batch
+        clock.advance(layout.tick_ms)
+    assert len(set(made)) == len(made)
+
+
 def test_the_first_id_of_a_layout_that_begins_now_is_not_zero(clock: ManualClock) -> None:
     layout = Layout(epoch_ms=clock.time_ns() // 1_000_000)
     assert memory_pool(clock=clock).connect(layout=layout).next_id() == 1
