@@ -43,8 +43,8 @@ class Server(NamedTuple):
 
     Attributes:
         url: for redis-py, ``unix:///…/redis.sock``.
-        fresh: True if it has all that earlier servers of this directory wrote, or there was none. A pool that it does
-            not have can then be created without the wait for its floor.
+        fresh: True if it has all that earlier servers of this directory wrote, or there was none. A pool that it never
+            had can then be created without the wait for its floor.
     """
 
     url: str

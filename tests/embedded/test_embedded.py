@@ -21,6 +21,7 @@ import redis
 import snowredis
 from snowredis import embedded
 from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.snowflake.protocol.pool_config import pool_keys
 from tests.support import warm
 from tests.support.programs import ROOT
 from tests.support.waiting import eventually
@@ -288,6 +289,16 @@ def test_a_server_whose_directory_was_removed_ends_before_the_next_one_starts_an
     of_user = {int(word) for line in (first, *user.process.stdout) for word in line.split()}
     assert len(of_user) > 1000
     assert not made & of_user
+
+
+@pytest.mark.usefixtures("real")
+def test_a_pool_that_a_person_removed_while_a_process_makes_ids_is_no_new_one(home: Path) -> None:
+    with snowredis.connect(f"embedded://{home}", pool="p", ttl=2) as living:
+        before = living.next_id()
+        client_of(embedded.start(home)).delete(*pool_keys("p"))
+        made = made_by(home)
+    # all that the living one had has ended
+    assert (min(made) >> 22) - (before >> 22) >= 2_000
 
 
 @pytest.mark.usefixtures("real")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
-from snowredis.process.clock import now_ms
 from snowredis.settings import (
     POOL_DURATIONS,
     SETTINGS,
@@ -22,7 +21,7 @@ from snowredis.settings import (
     is_in_memory,
     required_pool,
 )
-from snowredis.snowflake.protocol.messages import CreateRequest, Seen, Store
+from snowredis.snowflake.protocol.messages import Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 if TYPE_CHECKING:
@@ -99,8 +98,7 @@ def open_store(url: Server, settings: Mapping[str, Any], *, administers: bool = 
         kind = PoolAdministration
     store = kind(server, config, min_replicas=settings.get("min_replicas", 0))
     if server.fresh and settings.get("datacenter") != "auto":
-        # the server has forgotten nothing, so a pool that it does not have is new
-        store.ask(CreateRequest(Seen(), now_ms()))
+        store.create_if_new()
     return store
 
 

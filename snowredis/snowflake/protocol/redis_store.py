@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from snowredis.errors import LayoutMismatch, StoreUnavailable
+from snowredis.process.clock import now_ms
 from snowredis.servers.runner import RedisScripts
 from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply
 from snowredis.settings import MinReplicas
@@ -24,9 +25,12 @@ from snowredis.snowflake.protocol.messages import (
     RenewRequest,
     Reply,
     Request,
+    Seen,
 )
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 
+# of an embedded server: the names of the pools that it ever had
+KNOWN_KEY = "snowredis:embedded:pools"
 # pool.lua: what it returns in place of the signature that refused the caller before
 LOST = "lost=1"
 # the script of each request that a generator makes, and its messages. It makes the last one only on an embedded server
@@ -134,3 +138,13 @@ class RedisStore(RedisScripts, ScriptStore):
     def __init__(self, server: Any, config: PoolConfig, *, min_replicas: MinReplicas = 0) -> None:
         ScriptStore.__init__(self, config)
         RedisScripts.__init__(self, server, min_replicas)
+
+    def create_if_new(self) -> None:
+        """Create the pool without a floor at an embedded server, which has forgotten nothing, if it never had it.
+
+        A pool that it had may have been removed by a person while processes make ids: that waits for the floor.
+        """
+        name = self.config.name
+        if not self.result_of(lambda: self._client.sismember(KNOWN_KEY, name)):
+            self.ask(CreateRequest(Seen(), now_ms()))
+            self.result_of(lambda: self._client.sadd(KNOWN_KEY, name))
