@@ -142,8 +142,11 @@ class _Maker(NamedTuple):
 def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
     """Return who had *lane* of *worker* at *tick_ms*, the start of a tick."""
     info, ttl_ms, lead_ms = history.info, history.info.config.ttl_ms, history.info.config.max_clock_lead_ms
-    if not info.created_ms - lead_ms <= tick_ms < info.now_ms + ttl_ms + lead_ms:
-        return None, "unknown", "its time is before the pool was created, or in the future: it was made elsewhere"
+    if tick_ms < info.created_ms - lead_ms:
+        reason = f"Redis knows nothing of its time, and this pool since {time_text(info.created_ms)} only: it was made "
+        return None, "unknown", f"{reason}before Redis lost the pool, or elsewhere"
+    if tick_ms >= info.now_ms + ttl_ms + lead_ms:
+        return None, "unknown", "its time is in the future: it was made elsewhere"
     maker: _Maker | None = None
     end: Event | None = None
     doubt, is_rolled_back = "", False
