@@ -174,6 +174,7 @@ def test_below_a_prefix_it_serves_what_it_serves_without(client: TestClient) -> 
     mounted = TestClient(Starlette(routes=[Mount("/ids", app)]), base_url="http://127.0.0.1:8600")
     for path in ("/id", "/ids?count=2", "/workers", "/healthz", "/", "/static/page.js"):
         assert mounted.get(f"/ids{path}").status_code == 200, path
+    assert len(mounted.get("/ids/ids?count=2").json()["ids"]) == 2
     # nothing below the prefix leads out of it
     for path in ("/workers/", "//workers", "/static/"):
         answer = mounted.get(f"/ids{path}", follow_redirects=False)
