@@ -29,7 +29,7 @@ from snowredis.snowflake.protocol.messages import (
 )
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 
-# of an embedded server: the names of the pools that it ever had
+# the names of the pools that an embedded server ever had
 KNOWN_KEY = "snowredis:embedded:pools"
 # pool.lua: what it returns in place of the signature that refused the caller before
 LOST = "lost=1"
