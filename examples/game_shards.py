@@ -27,7 +27,7 @@ from typing import Any
 import redis
 
 import snowredis
-from snowredis.process.clock import StepClock
+from snowredis.cli.fleet import StepClock
 
 LAYOUT = snowredis.layouts["game-shards"]
 SHARDS = ("eu", "us")

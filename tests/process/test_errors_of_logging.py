@@ -53,6 +53,14 @@ class Broken(logging.Handler):
         raise self.error(f"no request for {record.msg}")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def generator() -> Iterator[None]:
+    """Make a generator, as every process has one that beats and forks."""
+    with memory_pool().connect() as ids:
+        assert ids.next_id()
+        yield
+
+
 @pytest.fixture(params=["filter", "handler"])
 def broken(request: pytest.FixtureRequest) -> Iterator[Broken]:
     made, logger = Broken(), logging.getLogger("snowredis")
@@ -327,8 +335,9 @@ def test_lines_of_a_signal_handler_are_logged_at_its_end(caplog: pytest.LogCaptu
 
 
 @pytest.mark.filterwarnings(warm.FORKS_WITH_THREADS)
-def test_no_fork_is_in_the_middle_of_a_line_that_another_thread_logs() -> None:
+def test_no_fork_is_in_the_middle_of_a_line_that_another_thread_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lock of a file that is written to would stay locked in the child, which would hang at its first line."""
+    monkeypatch.setattr("snowredis.process.log._LONGEST_WAIT_S", 10.0)
     of_file, is_writing, may_end = threading.Lock(), threading.Event(), threading.Event()
 
     def write(*_: object, **__: object) -> None:
