@@ -203,7 +203,8 @@ def _no_renewals(snapshot: Snapshot) -> Found | None:
         text += f"have ids until {time_text(until_ms)} at least"
         over = ": for some of them that is over" if until_ms <= snapshot.info.now_ms else ""
         return Found("critical", text + over, advice, number)
-    if refusal is None:
+    # just after an outage, the last attempt of the service was one of those that failed in it
+    if refusal is None or snapshot.is_back:
         return None
     # clocks are known to the length of a reply
     others = any(each.renewed_ms > refusal.since_ms + 1_000 for each in snapshot.living)

@@ -440,6 +440,9 @@ def test_a_refusal_of_this_process_is_known_before_anybody_is_silent() -> None:
     assert first(NOW_MS) == ("no-renewals", "critical", "no worker renews")
     # others renew
     assert first(NOW_MS - 30_000) == ("no-renewals", "warning", "this service does not renew")
+    # Redis is just back: that was one of the attempts that failed in the outage
+    back = Snapshot(info(), FLEET, refusal=Refusal("connection refused", NOW_MS), is_back=True)
+    assert status_of(back).level == "ok"
 
 
 def test_most_is_critical_and_comes_first() -> None:
