@@ -172,7 +172,8 @@ class MemoryTag:
             return protocol.GrantedNumbers(now_ms, first + count, first, count, 1, left - count)
 
     def after_fork(self) -> None:
-        """Nothing to do: the child's copy is a tag of its own."""
+        """Replace the lock, which a thread of the parent may have held. The child's copy is a tag of its own."""
+        self._lock = threading.RLock()
 
     def close(self) -> None:
         """Nothing to close."""

@@ -167,6 +167,17 @@ def shared(tag: str, *servers: RedisServer) -> list[str]:
     return [server.url for server in servers]
 
 
+def test_a_forked_child_has_a_tag_in_memory_even_if_another_thread_of_the_parent_used_it() -> None:
+    pool = memory_pool()
+    with created(pool) as ids:
+        tag = pool.tag_store(ids.tag)
+        other = threading.Thread(target=tag._lock.acquire)
+        other.start()
+        other.join()
+        ids._after_fork()
+        assert ids.next_id() == 1
+
+
 def test_several_servers_hand_out_numbers_in_turn_and_any_may_be_away(
     server: RedisServer, own_server: RedisServer
 ) -> None:
