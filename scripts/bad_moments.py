@@ -52,7 +52,7 @@ from tests.support.ha import Node  # noqa: E402
 from tests.support.pools import new_pool  # noqa: E402
 from tests.support.ports import free_port  # noqa: E402
 from tests.support.prometheus import PROMETHEUS, Prometheus  # noqa: E402
-from tests.support.waiting import eventually  # noqa: E402
+from tests.support.waiting import becomes_true, eventually  # noqa: E402
 from tests.web.chromium import Page, chromium  # noqa: E402
 
 TTL_S, POOL = 3.0, "orders"
@@ -495,6 +495,9 @@ def play(
         ready, _ = stage.ask("/readyz")
         # a Redis that is slow answers not each time
         status = eventually(stage.report, "a report", 30)["status"]
+        # the page asks every two seconds
+        headline = status["headline"].split(";")[0].lower()
+        becomes_true(lambda: headline in page.text("#status-headline").lower(), 3)
         shown = page.text("#status-headline")
         page.screenshot(output / f"{name}.png")
         texts = {one: stage.command(one, "--pool", POOL) for one in ("workers", "doctor", "events")}
@@ -532,7 +535,7 @@ def play(
         "readiness is what /id does": (ready == 200) == (sum(made) >= 5),
         "workers with ids": expected.with_ids < 0 or with_ids[0] == expected.with_ids,
         "the first condition": bool(worst & set(expected.codes)) if expected.codes else status["level"] == "ok",
-        "the page shows the status": status["headline"].split(";")[0].lower() in shown.lower(),
+        "the page shows the status": headline in shown.lower(),
         "who died": (" died in the last hour" in texts["workers"]) is expected.died,
         "alerts": set(expected.alerts) <= set(fired),
         "no alert of deaths": expected.died or "WorkerDied" not in fired,

@@ -63,7 +63,8 @@ class LeaseLifecycle:
             if self._leases.held is not None and self.renewals.renew():
                 self._after_renewal()
             elif not (self._leases.closed or self._leases.suspended):
-                settling_ms = self.claims.claim().settling_ms
+                # a heartbeat never gives up: the calls that want an id do
+                settling_ms = self.claims.claim(gives_up=False).settling_ms
                 self._release_if_ended()
                 held = self._leases.held
                 is_first = held is not None

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import snowredis
+from snowredis.errors import PoolExhausted
 from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.messages import Behind, ClaimReply, Request, Seen
 from snowredis.snowflake.upkeep.pace import Pace
@@ -59,3 +61,16 @@ def test_a_request_that_was_late_is_no_clock_that_is_behind(monkeypatch: pytest.
 
     monkeypatch.setattr(MemoryStore, "ask", late_claim)
     assert ids.next_id() > 0
+
+
+def test_a_heartbeat_that_finds_the_pool_full_is_no_claim_that_gave_up() -> None:
+    pool = memory_pool()
+    monitor = snowredis.WorkerPool(pool, "test")
+    with pool.connect(layout="41/0/2/0/20"):
+        second = pool.connect(layout="41/0/2/0/20", claim_timeout=0)
+        second._beat()
+        assert (second.lease, monitor.info().refused) == (None, 0)
+        with pytest.raises(PoolExhausted):
+            second.next_id()
+        assert monitor.info().refused == 1
+        second.close()
