@@ -110,10 +110,10 @@ class Demo:
             fleet.sort(key=lambda each: each.workers[0])
             self.log(f"they claimed worker ids {', '.join(str(each.workers[0]) for each in fleet)}")
             self._pause()
-            killed_s = self._kill(fleet[self._size // 2])
+            victim = fleet[self._size // 2]
+            self._replace(victim, self._kill(victim))
             self._pause()
             self._step_clock(fleet[-1])
-            self._replace(fleet[self._size // 2], killed_s)
             self._pause()
         self._end()
         self.log("checking every id")
