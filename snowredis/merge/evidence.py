@@ -46,7 +46,8 @@ _AMOUNT_NAME = re.compile(
     r"cost|points?|score|rank|rating|state|status|flags?|mask|type|kind|slot|size|zone|index|order|position|value|total|"
     r"duration|expires?|enabled|active|percent|color|version|day|month|year|hour|quantity|stack|energy|power|wins?|"
     r"games?|kills?|deaths?|honou?r|race|class|mmr)_?\d*$|(^|_|last|start|min|max|highest|current|player)"
-    r"(acid|bid|druid|fluid|grid|humid|hybrid|liquid|(pre|un)?paid|raid|rapid|solid|(in)?valid|a?void)$|^(max|min|num|total|avg|sum)_|_done_|(^|_)(is|has|can|was)_",
+    r"(acid|bid|druid|fluid|grid|humid|hybrid|liquid|(pre|un)?paid|raid|rapid|solid|(in)?valid|a?void)$|"
+    r"^(max|min|num|total|avg|sum)_|_done_|(^|_)(is|has|can|was)_",
     re.IGNORECASE,
 )
 # things of which an application has a list, often outside of the database

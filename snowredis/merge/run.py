@@ -417,7 +417,7 @@ def _write_pairs(translation: Translation, path: Path | None) -> int:
 
 
 class _Against(NamedTuple):
-    """What speaks against the rule of a column, and what to do; *is_strong*: nothing speaks for it."""
+    """Reason against the rule of a column, and what to do; *is_strong*: nothing speaks for it."""
 
     why: str
     cure: str

@@ -1,4 +1,4 @@
-"""What every view must say in each bad moment: one table for scripts/bad_moments.py, which plays them, and the alerts.
+"""Texts of every view in each bad moment: one table for scripts/bad_moments.py, which plays them, and the alerts.
 
 Pure data. The pool has six workers and a service; scripts/bad_moments.py says what happens in each moment.
 """
@@ -14,7 +14,7 @@ Texts: TypeAlias = dict[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Expected:
-    """What is true in a moment.
+    """State of all views in a moment.
 
     Attributes:
         codes: conditions of the status, one of which must be the first; (): there is none, or none is a problem.

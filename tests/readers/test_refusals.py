@@ -37,7 +37,7 @@ def fence_of(table: str, column: str = "id", *, lag_s: float = LAG_S, layout: sn
 
 
 class Case(NamedTuple):
-    """What a reader without its check would read, and miss. {early}, {young} and {now} stand for ids.
+    """Rows that a reader without its check would read, and miss. {early}, {young} and {now} stand for ids.
 
     Attributes:
         message: of the refusal.

@@ -1,4 +1,4 @@
-"""A pool in Redis as a Store: builds the arguments of the Lua scripts, and reads their messages.
+"""A pool in Redis as a Store: builds the arguments of the Lua scripts, and reads their replies.
 
 ScriptStore is independent of redis-py: a subclass runs the scripts, in Redis (RedisStore) or in a simulation.
 """
@@ -33,7 +33,7 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 KNOWN_KEY = "snowredis:embedded:pools"
 # pool.lua: what it returns in place of the signature that refused the caller before
 LOST = "lost=1"
-# the script of each request that a generator makes, and its messages. It makes the last one only on an embedded server
+# the script of each request that a generator makes, and its replies. It makes the last one only on an embedded server
 # that has just started
 REQUESTS: dict[type, tuple[str, Iterable[type[Reply]]]] = {
     ClaimRequest: ("claim", (messages.Granted, messages.Settling, messages.Behind, messages.PoolFull)),

@@ -263,7 +263,7 @@ def test_no_heartbeat_thread_is_left_after_close_and_at_exit() -> None:
 
 
 class LimitOfTime(BaseException):
-    """What the handler of a signal raises in a program that limits the time of its jobs."""
+    """Exception of a signal handler in a program that limits the time of its jobs."""
 
 
 def interrupted_at_each_line(call: Callable[[], object], functions: Iterable[Any], check: Callable[[], object]) -> int:

@@ -226,7 +226,7 @@ def test_a_copy_whose_worker_id_was_released_loses_its_outage_lane(pool: Place, 
 
 
 def test_a_copy_whose_claim_was_repeated_after_its_end_raises_no_alarm(stepped: Place) -> None:
-    """The same token has another lease then, whose outage lane is not reserved, but begins at the end of the copy's."""
+    """Another lease has the same token then, whose outage lane is not reserved, but begins at the end of the copy's."""
     one = stepped.holder().claim()
     copy = replace(one)
     stepped.elapse(TTL_MS + SLACK_MS)
