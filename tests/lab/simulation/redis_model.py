@@ -146,7 +146,8 @@ class RedisModel:
         over = [key for key, ms in self._of(EXPIRES).items() if ms <= self.now_us // 1000]
         self._del(*over)
         before = self.copy_data() if self.shows in WITHOUT_IDENTITY else self.data
-        reply = lua().eval(self, source.replace("STEP = 1000", f"STEP = {self.index_step}"), keys, args)
+        bounds = "STEP, LOOKED_AT, NEARLY = "
+        reply = lua().eval(self, source.replace(f"{bounds}1000", f"{bounds}{self.index_step}"), keys, args)
         self.wrote = before is not self.data and before != self.data
         if self.history is not None:
             self.history.append((self._world.now_us, self.copy_data()))

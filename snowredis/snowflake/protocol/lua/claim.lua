@@ -33,9 +33,9 @@ end
 -- step 2, extend: each reply has another first renewal id, so that of two clones that repeat one claim only the one with the
 -- last reply can renew. The ids of renewals are longer
 local FIRST_DIGITS = 12
--- at most: available worker ids that one claim looks at; how many of them that are usable soon, or in part; worker ids that it
--- puts back into the index
-local LOOKED_AT, NEARLY, STEP = 64, 4, 1000
+-- at most: worker ids that one claim puts back into the index; available ones that it looks at; how many of them that are usable
+-- soon, or in part
+local STEP, LOOKED_AT, NEARLY = 1000, 64, 4
 
 -- Rebuilds the index if it has not as many entries as the hash has records, in bounded steps; returns false if it needs more.
 -- By worker id: a cursor of HSCAN means nothing to a server that was restarted between the steps, or that took over.
