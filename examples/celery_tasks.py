@@ -21,7 +21,7 @@ def broker_url(url: str) -> str:
     return url.replace("unix://", "redis+socket://")
 
 
-url = snowredis.embedded.resolve(POOL_URL)
+url = snowredis.embedded.join(POOL_URL).url
 app = Celery("celery_tasks", broker=broker_url(url), backend=broker_url(url))
 app.conf.broker_connection_retry_on_startup = True
 setup(app, task_ids=True, url=POOL_URL, pool=POOL)

@@ -103,6 +103,6 @@ client = httpx.AsyncClient(timeout=30)
 with serving() as url:
     client.base_url = url
     asyncio.run(try_service(client))
-pool = snowredis.WorkerPool(snowredis.embedded.resolve("embedded://"), "fastapi")
+pool = snowredis.WorkerPool("embedded://", "fastapi")
 left = [worker.label for worker in pool.workers()]
 print("the worker id was released:", left == [])

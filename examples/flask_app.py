@@ -91,5 +91,5 @@ with serving() as url:
     print("200 more orders from 8 threads: 200 different ids")
 
 snowredis.close()
-pool = snowredis.WorkerPool(snowredis.embedded.resolve("embedded://"), "flask-orders")
+pool = snowredis.WorkerPool("embedded://", "flask-orders")
 print("the worker id was released:", pool.workers() == [])

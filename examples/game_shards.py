@@ -179,7 +179,7 @@ def read_claims(home: Path) -> list[dict[str, Any]]:
     """Read the claims from both pools' streams: shard number, worker id, first ms of each lane, and the process."""
     claims = []
     for shard in SHARDS:
-        url = snowredis.embedded.resolve(url_of(home, shard))
+        url = snowredis.embedded.join(url_of(home, shard)).url
         with redis.Redis.from_url(url, decode_responses=True) as client:
             number = snowredis.WorkerPool(client, f"shard-{shard}").info().options["datacenter"]
             events = [event for _, event in client.xrange(f"snowredis:{{shard-{shard}}}:events")]

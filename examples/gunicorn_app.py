@@ -35,7 +35,7 @@ def wait_for(condition):
 
 
 def main():
-    pool = snowredis.WorkerPool(snowredis.embedded.resolve("embedded://"), POOL)
+    pool = snowredis.WorkerPool("embedded://", POOL)
     made = []
 
     def living_pids():

@@ -43,9 +43,8 @@ def run(method: str) -> None:
 
 
 if __name__ == "__main__":
-    url = snowredis.embedded.resolve("embedded://")
     for name in multiprocessing.get_all_start_methods():
         run(name)
-    pids = [info.pid for info in snowredis.WorkerPool(url, "process-pools").workers()]
+    pids = [info.pid for info in snowredis.WorkerPool("embedded://", "process-pools").workers()]
     assert pids == [os.getpid()]
     print("the children released their worker ids; only this process has one")

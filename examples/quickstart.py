@@ -8,9 +8,9 @@ import time
 
 import snowredis
 
-URL = snowredis.embedded.resolve("embedded://")
+URL = "embedded://"
 
-with snowredis.connect("embedded://", pool="quickstart", label="quickstart") as ids:
+with snowredis.connect(URL, pool="quickstart", label="quickstart") as ids:
     print("three ids:", *(ids.next_id() for _ in range(3)))
 
     an_id = ids.next_id()

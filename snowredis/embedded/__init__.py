@@ -29,7 +29,7 @@ try:
 except ImportError as error:
     raise ConfigError(f"embedded:// does not work on this system: {error}. Use the URL of a Redis.") from error
 
-__all__ = ["FRESH_KEY", "Server", "find_server", "join", "resolve", "start", "stop"]
+__all__ = ["FRESH_KEY", "Server", "find_server", "join", "start", "stop"]
 
 SOCKET = "redis.sock"
 # the first server of a directory has it from the start; a flush, or the loss of a file, removes it for good
@@ -84,11 +84,6 @@ def join(url: str) -> Server:
     if not re.fullmatch(r"embedded://(/[^?#]*)?", url):
         raise ConfigError(f"{url!r} is not valid: write embedded:// or embedded:///absolute/directory")
     return start(unquote(url.removeprefix("embedded://")) or None)
-
-
-def resolve(url: str) -> str:
-    """Return the Redis URL of an ``embedded:`` URL, as join() does, and any other URL as it is."""
-    return join(url).url if url.startswith("embedded:") else url
 
 
 def stop(directory: str | Path | None = None) -> None:

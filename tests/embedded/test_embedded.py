@@ -445,16 +445,10 @@ def test_a_program_that_does_not_start_is_said(home: Path, monkeypatch: pytest.M
     assert client_of(embedded.start(home)).ping()
 
 
-def test_only_embedded_urls_are_resolved(home: Path) -> None:
-    assert embedded.resolve("redis://embedded:6379/0") == "redis://embedded:6379/0"
-    url = embedded.resolve(f"embedded://{home}")
-    assert redis.Redis.from_url(url).ping()
-
-
 @pytest.mark.parametrize("url", ["embedded:", "embedded://host/dir", "embedded:///dir?db=1"])
 def test_an_embedded_url_with_more_than_a_directory_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="embedded:///absolute/directory"):
-        embedded.resolve(url)
+        embedded.join(url)
 
 
 def test_a_machine_without_a_server_hears_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:

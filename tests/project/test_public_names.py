@@ -59,7 +59,7 @@ WORKER_POOL = {
     "close": "()",
 }
 TESTING = {"ManualClock": "(start_ms)", "memory_pool": "(*, clock)", "use": "(generator)"}
-EMBEDDED = {"start": "(directory)", "join": "(url)", "resolve": "(url)", "stop": "(directory)"}
+EMBEDDED = {"start": "(directory)", "join": "(url)", "stop": "(directory)"}
 PLAIN = {
     "IMPLEMENTATION",
     "SnowflakeGenerator",
