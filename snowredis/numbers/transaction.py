@@ -72,8 +72,7 @@ class TransactionNumbers:
         format: str | None = None,  # noqa: A002 - it is one
         maximum: int | None = None,
     ) -> None:
-        given = {"tag": tag, "period": period, "zone": zone, "year_begins": year_begins, "format": format}
-        check_settings(given | {"maximum": maximum}, DATED_SETTINGS)
+        check_settings({name: value for name, value in locals().items() if name in DATED_SETTINGS}, DATED_SETTINGS)
         self.tag = tag
         self._format = NumberFormat(tag, period, zone, year_begins, format, maximum)
         self.table = number_table(metadata if metadata is not None else sa.MetaData(), table)
