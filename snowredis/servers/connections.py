@@ -182,7 +182,7 @@ class _Limited:
                 setattr(self, name, _shorter(seconds, left_s))
             connected = super()._connect()  # type: ignore[misc]
             self._file = _file_of(connected)
-            return connected
+            return _TimedSocket(connected)
         except Exception as error:
             error.is_unsent = True  # type: ignore[attr-defined]
             raise
@@ -193,9 +193,33 @@ class _Limited:
     def send_packed_command(self, *args: Any, **kwargs: Any) -> Any:
         left_s = _remaining_s()
         if self._sock is not None:
-            # reads, too: each follows a write
             self._sock.settimeout(_shorter(self.socket_timeout, left_s))
         return super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
+
+
+class _TimedSocket:
+    """A socket whose reads end at the time_limit() of the call: a reply may come byte by byte, each in time."""
+
+    def __init__(self, connected: Any) -> None:
+        self._connected = connected
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connected, name)
+
+    def recv(self, *args: Any) -> Any:
+        self._shorten()
+        return self._connected.recv(*args)
+
+    def recv_into(self, *args: Any) -> Any:
+        # redis-py with hiredis
+        self._shorten()
+        return self._connected.recv_into(*args)
+
+    def _shorten(self) -> None:
+        seconds = self._connected.gettimeout()
+        # 0: only what is there already
+        if seconds != 0:
+            self._connected.settimeout(_shorter(seconds, _remaining_s()))
 
 
 def is_unsent(error: BaseException | None, handled: BaseException | None) -> bool:
