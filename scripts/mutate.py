@@ -58,7 +58,7 @@ GENERATOR, IDS, CRASHES = (f"tests/snowflake/{name}" for name in ("generator", "
 RULES = [f"tests/lab/simulation/test_{name}.py" for name in ("rules",)]
 # arguments of Python
 STAGES = [
-    [*PYTEST, *FOLDERS, "-m", "not server"],
+    [*PYTEST, *FOLDERS, "--quick"],
     # tests that switch a rule off search for its text, and fail after any change of that
     [*PYTEST, *RULES, "-k", "not without_its_rule and not is_needed"],
     ["scripts/soak.py", "--schedules", "60", "--jobs", "1"],

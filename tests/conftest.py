@@ -10,6 +10,7 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -21,28 +22,31 @@ import pytest
 from tests.support import databases
 from tests.support.pgbouncer import pgbouncer
 from tests.support.servers import RedisServer, redis_server
-from tests.support.started import Watch, starts_something
 
 TESTS = Path(__file__).parent
-# all that is collected in a run with -m "not server": elsewhere nearly every test starts something, or copies databases
+# all that is collected in a quick run: elsewhere nearly every test starts something, or copies databases
 QUICK = {"core", "kinds", "numbers", "process", "servers", "snowflake"}
 # … but these, which count in seconds what others count in ms: schedules, leaks, every bytecode, SQL, ids of days
 THOROUGH = {
     *("test_collisions.py", "test_extension.py", "test_interruptions.py", "test_memory_and_scripts.py"),
     *("test_schedules.py", "test_spread.py", "test_sql.py"),
 }
+# events of sys.audit() that end a test in a quick run: a process starts, or a server of the test's own. Such a server
+# often never replies, and its clients wait for their time-outs
+STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.exec", "socket.bind"}
 # how long an example takes says how busy the machine is: the first one may import numpy
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
 
 
-def is_quick(config: pytest.Config) -> bool:
-    """Return whether this run leaves out what starts a server or a process."""
-    return bool(config.option.markexpr == "not server")
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="skip what starts a server or a process")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    hypothesis.settings.load_profile("quick" if is_quick(config) else "any machine")
+    hypothesis.settings.load_profile("quick" if config.option.quick else "any machine")
+    if config.option.quick:
+        config.pluginmanager.register(NoStarts())
     # a shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -61,32 +65,37 @@ def _separate_crash_records(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if not is_quick(config) or not collection_path.is_relative_to(TESTS) or collection_path == TESTS:
+    if not config.option.quick or not collection_path.is_relative_to(TESTS) or collection_path == TESTS:
         return None
     folder = collection_path.relative_to(TESTS).parts[0]
     # True: do not collect it; None: what pytest would do
     return True if folder not in QUICK or collection_path.name in THOROUGH else None
 
 
-# before pytest chooses by -m
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # looking at the code of all tests takes a second: only where -m may name the marker
-    for item in items if config.option.markexpr else ():
-        if starts_something(item):
-            item.add_marker("server")
+class NoStarts:
+    """Plugin that skips each test at the moment at which it starts something."""
+
+    def __init__(self) -> None:
+        self._in_test = False
+        sys.addaudithook(self._hear)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Iterator[None]:
+        self._in_test = True
+        try:
+            return (yield)
+        finally:
+            self._in_test = False
+
+    def _hear(self, event: str, _: object) -> None:
+        if self._in_test and event in STARTS:
+            pytest.skip(f"starts something: {event}")
 
 
 def pytest_collection_finish() -> None:
     # what is loaded by now stays: neither a collection of garbage nor a forked child looks at it again
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="session")
-def watch(pytestconfig: pytest.Config) -> Watch | None:
-    """Watch the starts of processes in a run that chooses tests by the marker."""
-    return Watch() if is_quick(pytestconfig) else None
 
 
 @pytest.fixture(autouse=True)
@@ -97,14 +106,6 @@ def variables_as_they_were() -> Iterator[None]:
     for name in [name for name in os.environ if name.startswith("SNOWREDIS_") and name not in before]:
         del os.environ[name]
     os.environ.update(before)
-
-
-@pytest.fixture(autouse=True)
-def no_process_without_marker(request: pytest.FixtureRequest, watch: Watch | None) -> Iterator[None]:
-    """Fail a test that starts a process though tests/support/started.py did not find it."""
-    yield
-    if watch is not None and (started := watch.seen()) and "server" not in request.node.keywords:
-        pytest.fail(f"started a process ({started[0]}); let tests/support/started.py find that")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

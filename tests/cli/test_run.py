@@ -28,7 +28,6 @@ from tests.support.programs import start as begin
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.server
 ROOT = Path(__file__).parents[2]
 CHILD = [sys.executable, str(ROOT / "tests/cli/programs/child_of_run.py")]
 TTL_S = 4.0

@@ -66,8 +66,6 @@ def test_every_generated_part_is_on_one_page() -> None:
     assert [name for name in {*names} - {"api"} if names.count(name) > 1] == []
 
 
-# one of them counts what a process loads
-@pytest.mark.server
 @pytest.mark.parametrize("page", [page for page, path in PAGES.items() if parts_of(path.read_text("utf-8"))])
 def test_the_generated_parts_of_a_page_are_those_of_the_code(page: str) -> None:
     text = PAGES[page].read_text("utf-8")

@@ -182,7 +182,6 @@ def add_kind(site: Path) -> None:
 NOT_FROZEN = ("bson", "cryptography", "lupa", "opentelemetry", "psycopg", "setuptools", "sqlalchemy")
 
 
-@pytest.mark.server
 @pytest.mark.timeout(600)
 def test_a_program_frozen_by_pyinstaller_makes_ids_of_all_kinds(
     python: Path, server: RedisServer, tmp_path: Path
