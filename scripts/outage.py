@@ -162,8 +162,8 @@ def play(directory: Path, args: argparse.Namespace) -> None:
 def recycle(directory: Path, args: argparse.Namespace) -> None:
     """Let gunicorn replace workers while Redis is away; print how many there were, and what requests got."""
     # loaded here: only this needs gunicorn
-    from tests.integrations.gunicorn_server import POOL as NAME
-    from tests.integrations.gunicorn_server import gunicorn
+    from tests.integrations.hosts import POOL as NAME
+    from tests.integrations.hosts import gunicorn
     from tests.support.pools import new_pool
 
     made: list[int] = []
@@ -171,7 +171,7 @@ def recycle(directory: Path, args: argparse.Namespace) -> None:
     with redis_server(directory) as server:
         new_pool(server.url, NAME, ttl=args.ttl, outage_reserve=24 * 3600)
         options = ("--workers=4", "--max-requests=50")
-        with gunicorn(server, directory, *options, ttl_s=args.ttl, OUTAGE_RESERVE=str(24 * 3600)) as running:
+        with gunicorn(server, directory, *options, ttl_s=args.ttl, outage_reserve_s=24 * 3600) as running:
             running.wait_until_ready(4)
             server.kill()
             end_s = time.monotonic() + args.down

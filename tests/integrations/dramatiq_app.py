@@ -1,7 +1,9 @@
-"""Module that `python -m dramatiq` loads for test_job_queues.py."""
+"""Module that `python -m dramatiq` loads."""
 
 from __future__ import annotations
 
-from tests.integrations.queue_tasks import dramatiq_actor
+import os
 
-actor = dramatiq_actor()
+from tests.integrations.queue_apps import dramatiq_actor
+
+actor = dramatiq_actor(os.environ["SNOWREDIS_URL"])

@@ -1,7 +1,9 @@
-"""Module that huey's consumer loads for test_job_queues.py."""
+"""Module that huey's consumer loads."""
 
 from __future__ import annotations
 
-from tests.integrations.queue_tasks import huey_task
+import os
 
-huey, task = huey_task()
+from tests.integrations.queue_apps import huey_task
+
+huey, task = huey_task(os.environ["SNOWREDIS_URL"])

@@ -1,4 +1,4 @@
-"""The lifespan helper under FastAPI; test_without_code.py has the real servers."""
+"""The lifespan helper under FastAPI; test_hosts.py has the real servers."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""celery: real workers on a private Redis: warm and cold ends, children that are replaced and killed, task ids."""
+"""celery: a cold shutdown, the broker, and task ids; test_hosts.py has all kinds of workers."""
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +11,6 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError
-from tests.support import warm
-from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
 pytest.importorskip("celery")
@@ -25,104 +20,9 @@ from celery import Celery, chain, group
 from snowredis.integrations import celery as integration
 from snowredis.process.names import PROCESS
 from snowredis.process_generator import effective_settings
-from tests.integrations.celery_worker import IDS_PER_TASK, LIMIT_S, POOL, Fleet, environment, eventually, worker
+from tests.integrations.hosts import POOL, TTL_S, broker, celery_command, create_pool, eventually, run_host
 
-
-@pytest.fixture
-def fleet(own_server: RedisServer, tmp_path: Path) -> Callable[..., Any]:
-    return partial(worker, own_server, tmp_path / "worker.log")
-
-
-def assert_no_id_twice(fleet: Fleet, tasks: int) -> None:
-    ids = fleet.ids()
-    assert len(ids) >= tasks * IDS_PER_TASK
-    assert len(set(ids)) == len(ids)
-
-
-def test_prefork_children_have_worker_ids_of_their_own_and_release_them_also_if_they_are_killed(fleet: Any) -> None:
-    with fleet("--concurrency=2", TTL="60") as running:
-        running.send(60)
-        running.wait_for(60)
-        workers = running.workers()
-        # two generators in each child, none in the parent
-        assert {worker.pid for worker in workers} == {int(note[0]) for note in running.notes()}
-        assert running.process.pid not in {worker.pid for worker in workers}
-        assert {worker.label for worker in workers} == {"w@test"}
-        killed = int(running.notes()[-1][0])
-        os.kill(killed, signal.SIGKILL)
-        running.send(30)
-        running.wait_for(90)
-        eventually(lambda: killed not in {worker.pid for worker in running.workers()}, "a lease released")
-        running.end()
-        assert_no_id_twice(running, 90)
-        assert running.workers() == []
-        assert running.process.returncode == 0
-
-
-def test_a_cold_shutdown_releases_the_worker_ids_too(fleet: Any) -> None:
-    with fleet("--concurrency=2") as running:
-        running.send(20)
-        running.wait_for(20)
-        running.send(2, 60)
-        # only tasks that the worker knows to run are cut off
-        active = running.app.control.inspect(timeout=0.2).active
-        eventually(lambda: len((active() or {}).get("w@test", [])) == 2, "two long tasks that run")
-        running.end(signal.SIGQUIT)
-        assert len(running.notes()) == 20
-        assert_no_id_twice(running, 20)
-        assert running.workers() == []
-
-
-@pytest.mark.parametrize("pool", ["threads", "gevent"])
-def test_a_worker_of_one_process_releases_its_worker_ids_at_its_end(fleet: Any, pool: str) -> None:
-    if pool == "gevent":
-        pytest.importorskip("gevent")
-    with fleet(f"--pool={pool}", "--concurrency=4") as running:
-        running.send(20)
-        running.wait_for(20)
-        workers = running.workers()
-        assert [worker.pid for worker in workers] == [running.process.pid] * 2
-        assert {worker.label for worker in workers} == {"w@test"}
-        running.end()
-        assert_no_id_twice(running, 20)
-        assert running.workers() == []
-
-
-def test_including_the_module_is_enough_also_where_children_are_spawned(fleet: Any, own_server: RedisServer) -> None:
-    from celery.concurrency.prefork import process_destructor
-
-    settings = {"SETUP": "0", "SNOWREDIS_URL": own_server.url, "SNOWREDIS_POOL": POOL, "SNOWREDIS_TTL": "120"}
-    if "exitcode" in process_destructor.__code__.co_varnames:
-        # an older celery starts children by fork only
-        settings["START"] = "spawn"
-    with fleet("--concurrency=1", "--include=snowredis.integrations.celery", **settings) as running:
-        running.send(20)
-        running.wait_for(20)
-        assert {worker.label for worker in running.workers()} == {"w@test"}
-        running.end()
-        assert_no_id_twice(running, 20)
-        assert running.workers() == []
-
-
-def test_the_broker_takes_tasks_whose_ids_are_snowflakes(fleet: Any, own_server: RedisServer) -> None:
-    with fleet("--pool=solo") as running:
-        done = warm.run(
-            [sys.executable, "-m", "tests.integrations.programs.send_celery_task"],
-            cwd=ROOT,
-            env=environment(own_server, TASK_IDS="1"),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
-        assert done.returncode == 0, done.stderr
-        sent, seen, made = done.stdout.split()
-        assert sent == seen
-        assert 0 < int(sent) < int(made)
-        running.end()
-    assert running.workers() == []
-
-
-# --- in this process -------------------------------------------------------------------------------
+MAKE = "tests.integrations.celery_app.make"
 
 
 @pytest.fixture
@@ -131,6 +31,41 @@ def unconfigured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     snowredis.close()
     snowredis.configure()
+
+
+def test_a_cold_shutdown_releases_the_worker_ids_too(own_server: RedisServer, tmp_path: Path) -> None:
+    create_pool(own_server.url)
+    sender = Celery(broker=broker(own_server), set_as_current=False)
+    with run_host(own_server, tmp_path, celery_command("--concurrency=2")) as running:
+        for seconds in [0] * 20 + [60] * 2:
+            sender.send_task(MAKE, (seconds,))
+        # only tasks that the worker knows to run are cut off
+        active = sender.control.inspect(timeout=0.2).active
+        running.wait_for_notes(20)
+        eventually(lambda: len((active() or {}).get("w@test", [])) == 2, "two long tasks that run")
+        running.end(signal.SIGQUIT)
+        assert len(running.notes()) == 20
+        assert running.workers() == []
+
+
+def test_the_broker_takes_tasks_whose_ids_are_snowflakes(
+    own_server: RedisServer, tmp_path: Path, unconfigured: None
+) -> None:
+    create_pool(own_server.url)
+    sender = Celery(broker=broker(own_server), set_as_current=False)
+    integration.setup(sender, task_ids=True, url=own_server.url, pool=POOL, ttl=TTL_S, outage_reserve=0)
+    with run_host(own_server, tmp_path, celery_command("--pool=solo")) as running:
+        sent = sender.send_task(MAKE).id
+        running.wait_for_notes(1)
+        ((_, made, seen),) = running.notes()
+        assert sent == seen
+        assert 0 < int(sent) < min(made)
+        running.end()
+        snowredis.close()
+        assert running.workers() == []
+
+
+# --- in this process -------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -22,10 +22,8 @@ async def no_ids(request, error):
     return JSONResponse({"pid": os.getpid(), "error": type(error).__name__}, 503, {"Retry-After": "1"})
 
 
-bits = int(os.environ["WORKER_BITS"])
-settings = {"pool": os.environ["POOL"], "ttl": float(os.environ["TTL"]), "layout": f"41/0/2/{bits}/{20 - bits}"}
 app = Starlette(
     routes=[Route("/id", an_id), Route("/pid", pid)],
-    lifespan=lifespan(os.environ["POOL_URL"], claim_timeout=0, **settings),
+    lifespan=lifespan(),
     exception_handlers={snowredis.SnowredisError: no_ids},
 )

@@ -1,48 +1,50 @@
-"""The apps that test_gunicorn.py serves, ``wsgi`` and ``asgi``, with one generator.
+"""Application that the hosts of hosts.py run: requests over WSGI and ASGI, see answer(), and tasks of queues.
 
-In the environment: POOL_URL; POOL; TTL in s; WORKER_BITS; CLAIM_TIMEOUT and
-OUTAGE_RESERVE in s. What can be asked for: see answer().
+Its settings are in the environment: SNOWREDIS_URL and others.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import snowredis
-from snowredis.core.layout import Layout
+import redis
 
-bits = int(os.environ.get("WORKER_BITS", "10"))
-# as programs do: made where it is imported, in the arbiter under --preload
-ids = snowredis.connect(
-    os.environ["POOL_URL"],
-    pool=os.environ["POOL"],
-    ttl=float(os.environ["TTL"]),
-    claim_timeout=float(os.environ.get("CLAIM_TIMEOUT", "0")),
-    outage_reserve=float(os.environ.get("OUTAGE_RESERVE", "0")),
-    layout=Layout(worker_bits=bits, sequence_bits=20 - bits),
-)
+import snowredis
+
+# a list in Redis: for each task that ran its pid, and the ids that it made
+NOTES_KEY = "made"
+# as programs do: made where it is imported, in the parent of the processes that are forked
+ids: Any = snowredis.generator()
+
+
+def make_ids(count: int) -> list[int]:
+    """Make ids with two generators, so that a process that ends has two leases to release."""
+    return [*ids.next_ids(count), snowredis.next_id()]
+
+
+def note_ids(*words: str) -> None:
+    """Note in Redis that a task ran; *words*: what is noted, too."""
+    made = make_ids(9)
+    with redis.Redis.from_url(os.environ["SNOWREDIS_URL"]) as client:
+        # only what is noted counts as made
+        client.rpush(NOTES_KEY, json.dumps([os.getpid(), made, *words]))
 
 
 def answer(path: str) -> bytes:
     """Do what *path* says.
 
-    /ids/N: JSON of the pid, whether there was a lease before, the worker id and N ids. /stuck/S: sleep S s, deaf to all
-    signals but SIGKILL. /again/: release the worker id and claim at the next id.
+    /ids/N: JSON of the pid, whether there was a lease before, the worker id and N + 1 ids; /pid/: without ids. /again/:
+    release the worker id and claim at the next id.
     """
     _, what, argument = path.split("/")
     held = ids.lease
-    if what == "stuck":
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        time.sleep(float(argument))
-    elif what == "again":
+    if what == "again":
         ids.suspend()
         ids.resume()
-    made = ids.next_ids(int(argument)) if what == "ids" else []
+    made = make_ids(int(argument)) if what == "ids" else []
     lease = ids.lease
     found = {
         "pid": os.getpid(),

@@ -1,0 +1,215 @@
+"""Servers and workers of queues that run an application in processes of their own, on a pool of a private Redis."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.monitor.lease import Lease
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from tests.integrations.application import NOTES_KEY
+from tests.support import waiting, warm
+from tests.support.programs import ROOT
+from tests.support.servers import RedisServer
+
+POOL = "hosts"
+# a busy machine starts a host within 5 s
+LIMIT_S = 40.0
+# no lease of a test ends by itself
+TTL_S = 300.0
+HOOKS = "from snowredis.integrations.gunicorn import *\n"
+WSGI, ASGI = (f"tests.integrations.application:{name}" for name in ("wsgi", "asgi"))
+LIFESPAN = "tests.integrations.programs.lifespan_service:app"
+UWSGI = shutil.which("uwsgi") or shutil.which("uwsgi", path=str(Path(sys.executable).parent))
+
+eventually = partial(waiting.eventually, limit_s=LIMIT_S)
+
+
+class Host:
+    """A program that runs. Attributes: its process, its log, the socket of a server, the Redis."""
+
+    def __init__(self, server: RedisServer, directory: Path, process: subprocess.Popen[bytes]) -> None:
+        self._pool = snowredis.WorkerPool(server.url, POOL)
+        self.server, self.process = server, process
+        self.log, self.socket = directory / "host.log", directory / "http.sock"
+
+    def request(self, path: str) -> tuple[int, bytes]:
+        """Return status and body; uses a new connection."""
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.socket)), timeout=LIMIT_S) as client:
+            response = client.get(f"http://localhost{path}")
+        return response.status_code, response.content
+
+    def ask(self, path: str = "/ids/1") -> dict[str, Any]:
+        """Return the JSON that the app sends; its status must be 200."""
+        status, body = self.request(path)
+        assert status == 200, body
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+    def notes(self) -> list[Any]:
+        """Return the pid and the ids of each task that ran, and the words that it noted."""
+        return [json.loads(note) for note in self.server.client().lrange(NOTES_KEY, 0, -1)]
+
+    def wait_for_notes(self, count: int) -> None:
+        """Wait until this number of tasks has run."""
+
+        def ran() -> bool:
+            assert self.process.poll() is None, self.log.read_text()
+            return self.server.client().llen(NOTES_KEY) >= count
+
+        eventually(ran, f"{count} tasks")
+
+    def ended(self) -> set[tuple[str, int]]:
+        """Return state and pid of the leases that ended without a release."""
+        return {(each.state, each.pid) for each in self._pool.snapshot().ended}
+
+    def workers(self) -> list[Lease]:
+        return self._pool.workers()
+
+    def holders(self) -> set[int]:
+        """Return the pids of the processes that hold a lease."""
+        return {worker.pid for worker in self.workers()}
+
+    def processes(self) -> set[int]:
+        """Return the pids of the program's children."""
+        pid = self.process.pid
+        return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+    def wait_until_ready(self, workers: int) -> set[int]:
+        """Wait until *workers* children, and no other process, hold leases; return their pids."""
+
+        def ready() -> set[int]:
+            assert self.process.poll() is None, self.log.read_text()
+            holders = self.holders()
+            return holders if len(holders) == workers and holders == self.processes() else set()
+
+        try:
+            found: set[int] = eventually(ready, f"{workers} workers with leases")
+        except AssertionError as error:
+            log = "\n".join(self.log.read_text().splitlines()[-60:])
+            raise AssertionError(
+                f"{error}: {sorted(self.holders())} hold some, {sorted(self.processes())} are there\n{log}"
+            ) from None
+        return found
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Stop the program and return its exit code."""
+        self.process.send_signal(number)
+        try:
+            return self.process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(self.log.read_text()) from None
+
+
+def create_pool(url: str, *, ttl_s: float = TTL_S, worker_bits: int = 10, outage_reserve_s: int = 0) -> None:
+    """Create the pool as new, so that no worker waits."""
+    layout = Layout(worker_bits=worker_bits, sequence_bits=20 - worker_bits)
+    config = PoolConfig(name=POOL, layout=layout, ttl_ms=int(ttl_s * 1000), outage_reserve_ms=outage_reserve_s * 1000)
+    snowredis.WorkerPool(url, POOL).create(config)
+
+
+def broker(server: RedisServer) -> str:
+    """Return the URL of the broker of celery."""
+    return f"redis+socket://{server.socket}?virtual_host=1"
+
+
+@contextmanager
+def run_host(
+    server: RedisServer,
+    directory: Path,
+    command: list[str],
+    *,
+    ttl_s: float = TTL_S,
+    worker_bits: int = 10,
+    outage_reserve_s: int = 0,
+    **more: str,
+) -> Iterator[Host]:
+    """Run uwsgi or a module of Python with arguments, with *more* in its environment; kill it in the end."""
+    program, *arguments = command
+    is_python = program != UWSGI
+    settings = {
+        "SNOWREDIS_URL": server.url,
+        "SNOWREDIS_POOL": POOL,
+        "SNOWREDIS_TTL": str(ttl_s),
+        "SNOWREDIS_LAYOUT": f"41/0/2/{worker_bits}/{20 - worker_bits}",
+        "SNOWREDIS_OUTAGE_RESERVE": str(outage_reserve_s),
+        "SNOWREDIS_CLAIM_TIMEOUT": "0",
+        "BROKER": broker(server),
+        "PYTHONPATH": os.pathsep.join([str(ROOT)] + [sysconfig.get_path("purelib")] * (not is_python)),
+    }
+    with (directory / "host.log").open("ab") as log:
+        process = warm.Popen(
+            [sys.executable, "-m", *command] if is_python else command,
+            # which gevent patches before it is imported
+            imported=() if "--pool=gevent" in arguments else (IMPORTED.get(program, program),),
+            cwd=ROOT if is_python else directory,
+            env=os.environ | settings | more,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield Host(server, directory, process)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+# what takes long to import, of a program whose own module cannot be imported
+IMPORTED = {"celery": "celery.bin.celery", "gunicorn": "gunicorn.app.wsgiapp"}
+
+
+@contextmanager
+def gunicorn(
+    server: RedisServer,
+    directory: Path,
+    *options: str,
+    conf: str = HOOKS,
+    app: str = WSGI,
+    bind: str = "",
+    **more: Any,
+) -> Iterator[Host]:
+    """Run gunicorn with *conf* as its configuration and *options* on its command line. *more*: as of run_host()."""
+    from gunicorn.config import Config
+
+    settings = directory / "conf.py"
+    settings.write_text(conf)
+    arguments = ["--config", str(settings), "--bind", bind or f"unix:{directory / 'http.sock'}"]
+    arguments += ["--worker-tmp-dir", str(directory), "--log-level", "debug"]
+    if "control_socket_disable" in Config().settings:
+        arguments.append("--no-control-socket")
+    with run_host(server, directory, ["gunicorn", *arguments, *options, app], **more) as running:
+        eventually(lambda: "Listening at" in running.log.read_text() or running.process.poll() is not None, "a socket")
+        yield running
+
+
+def celery_command(*options: str) -> list[str]:
+    """Return the command of a worker of celery, whose name is w@test."""
+    without = ("--without-mingle", "--without-gossip", "--without-heartbeat")
+    return [
+        "celery",
+        "-A",
+        "tests.integrations.celery_app",
+        "worker",
+        "-n",
+        "w@test",
+        "--loglevel=INFO",
+        *without,
+        *options,
+    ]
