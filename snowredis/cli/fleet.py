@@ -16,13 +16,13 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.exit_codes import uninterrupted
+from snowredis.cli.exit_codes import CommandError, ExitCode, uninterrupted
 from snowredis.core.layout import Layout
 from snowredis.process.clock import SYSTEM, SystemClock
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _ID_BYTES = 8
 # processes end within a few round trips to Redis, which may be away
 _STOP_TIMEOUT_S = 20.0
+# between two looks at the processes, or at their pool
+_LOOK_EVERY_S = 0.1
 
 
 @dataclass(slots=True, eq=False)
@@ -145,6 +147,22 @@ class Fleet:
     def check(self) -> Checked:
         """Compare all ids of all processes, which make ids of the default layout."""
         return check([(each.path, each.workers) for each in self.processes], Layout())
+
+
+def wait_until(
+    done: Callable[[], bool], limit_s: float, failure: str, meanwhile: Callable[[], object] = lambda: None
+) -> None:
+    """Wait until *done* returns True, and call *meanwhile* again and again.
+
+    Raises CommandError with *failure* after *limit_s*.
+    """
+    end_s = time.monotonic() + limit_s
+    meanwhile()
+    while not done():
+        if time.monotonic() >= end_s:
+            raise CommandError(ExitCode.ERROR, f"{failure} within {limit_s:.0f} s")
+        time.sleep(_LOOK_EVERY_S)
+        meanwhile()
 
 
 # --- the check: of the library it trusts only the layout -----------------------------------------------

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.output import printable
@@ -23,10 +23,6 @@ from snowredis.settings import BOOL, SECONDS, SETTINGS, Setting, required_pool, 
 
 if TYPE_CHECKING:
     from snowredis.worker_pool import WorkerPool
-
-# the shortest interval: each reading of a pool is a few round trips
-MIN_SECONDS = 0.1
-_Number = TypeVar("_Number", int, float)
 
 
 class Parser(argparse.ArgumentParser):
@@ -168,56 +164,30 @@ def reader(setting: Setting) -> Callable[[str], Any]:
     return read
 
 
-def natural(text: str) -> int:
-    """Parse a whole number of 0 or more."""
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is not a whole number of 0 or more")
-    return int(text)
+def number(lowest: float, highest: float = 10**19, parse: Callable[[str], float] = int) -> Callable[[str], Any]:
+    """Return the parser of a number in this range, as ``type`` of an argument."""
 
+    def read(text: str) -> float:
+        # int() reads digits of other scripts, too
+        with contextlib.suppress(ValueError):
+            if text.isascii() and lowest <= (value := parse(text)) <= highest:
+                return value
+        what = "a whole number" if parse is int else "a number"
+        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is not {what} from {lowest} to {highest}")
 
-def positive(text: str) -> int:
-    """Parse a whole number of 1 or more."""
-    number = natural(text)
-    if not number:
-        raise argparse.ArgumentTypeError("0 is too low: 1 is the minimum")
-    return number
-
-
-def seconds(text: str) -> float:
-    """Parse seconds, MIN_SECONDS or more; fractions are allowed."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not MIN_SECONDS <= number < 1e6:
-        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is not a number of seconds, {MIN_SECONDS} or more")
-    return number
+    return read
 
 
 def moment_ms(text: str) -> int:
     """Parse a moment: an ISO date or time, in UTC if it has no offset, or Unix ms. Return Unix ms."""
     from snowredis.core import text as texts
 
-    if text.isascii() and text.isdigit():
-        return natural(text)
     try:
-        return texts.moment_ms(text)
+        return int(text) if text.isdigit() else texts.moment_ms(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{printable(text, 40)!r} is not a valid time: write it as 2026-01-01, 2026-01-01T12:00:00Z or in Unix ms"
         ) from None
-
-
-def between(lowest: int, highest: int, parse: Callable[[str], _Number]) -> Callable[[str], _Number]:
-    """Return a function that parses a number from *lowest* to *highest*."""
-
-    def parse_in_range(text: str) -> _Number:
-        number = parse(text)
-        if not lowest <= number <= highest:
-            raise argparse.ArgumentTypeError(f"{text} is not in the range {lowest} to {highest}")
-        return number
-
-    return parse_in_range
 
 
 def settings(args: argparse.Namespace, *, looks: bool = False) -> tuple[str, dict[str, Any]]:

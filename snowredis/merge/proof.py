@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, moment_ms, natural
+from snowredis.cli.options import Command, Parser, moment_ms, number
 from snowredis.cli.output import printable, time_of, wrapped, write
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
@@ -243,7 +243,7 @@ def _add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     text = f"the old ids: {AUTO_INCREMENT} (the default), or a layout's name or spec"
     add("--from", dest="old", default=AUTO_INCREMENT, metavar="LAYOUT", help=text)
-    add("--max", type=natural, metavar="ID", help="the greatest old id at --start")
+    add("--max", type=number(0), metavar="ID", help="the greatest old id at --start")
     text = "when the last old id is made (default: at --start)"
     add("--until", type=moment_ms, metavar="TIME", help=text)
     text = "those that made old ids: 3, or 0-31 (default: any)"
@@ -260,7 +260,8 @@ def _add_arguments(parser: Parser) -> None:
 def _range(text: str) -> Range:
     low, dash, high = text.partition("-")
     try:
-        return natural(low), natural(high if dash else low)
+        read = number(0)
+        return read(low), read(high if dash else low)
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(
             f"{printable(text, 40)!r} is neither a number nor a range: write it as 3 or 0-31"

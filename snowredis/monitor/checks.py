@@ -1,6 +1,6 @@
 """Checks of this host and of one Redis server.
 
-Each check of a server is a function in one of two tables: it needs the reply of INFO, or a client. They only read.
+Those of a server are functions that need the reply of INFO, in one table, and the check of its clock. They only read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,22 @@ def not_checked(failure: SnowredisError, what: str = "") -> Found:
     """Return the result of a check, of *what*, that *failure* made impossible: a command was refused, or Redis left."""
     reason = failure.reason if isinstance(failure, StoreUnavailable) and failure.code in REFUSED else str(failure)
     return unknown(f"{what}{' was ' if what else ''}not checked: {reason}")
+
+
+def attempted(
+    code: str, check: Callable[[], Iterable[Condition | Found]], subject: str = "", advice: str = ""
+) -> Iterator[Condition]:
+    """Run a check, and return its results as conditions of *code*; also that it was not possible.
+
+    Args:
+        subject: what the check is about.
+        advice: what to do if Redis refuses what the check needs.
+    """
+    try:
+        for each in check():
+            yield each.of(code, subject) if isinstance(each, Found) else replace(each, subject=subject)
+    except SnowredisError as failure:
+        yield not_checked(failure)._replace(advice=advice if failure.code in REFUSED else "").of(code, subject)
 
 
 def check_crash_records() -> Found:
@@ -88,12 +105,7 @@ def check_server(client: Any, key: str) -> Iterator[Condition]:
         yield not_checked(failure, f"{where} answers; its version")._replace(advice=advice).of("redis")
     else:
         yield from (run(info, client).of(check) for check, run in _INFO_CHECKS.items())
-    for check, run in _COMMAND_CHECKS.items():
-        try:
-            with translated(where):
-                yield run(client, key).of(check)
-        except SnowredisError as failure:
-            yield not_checked(failure).of(check)
+    yield from attempted("clock", lambda: [_clock(client, key)])
 
 
 def _version(info: dict[str, Any], client: Any) -> Found:
@@ -174,11 +186,12 @@ def _config(client: Any, name: str) -> str | None:
 
 
 def _clock(client: Any, key: str) -> Found:
-    before_ms = time.time_ns() / 1e6
-    redis_ms = server_now_ms(client, key)
-    # Redis read its clock about halfway
-    offset_ms = (before_ms + time.time_ns() / 1e6) / 2 - redis_ms
-    stored = signature_fields(text_of(client.hget(key, "signature") or b""))
+    with translated(address(client)):
+        before_ms = time.time_ns() / 1e6
+        redis_ms = server_now_ms(client, key)
+        # Redis read its clock about halfway
+        offset_ms = (before_ms + time.time_ns() / 1e6) / 2 - redis_ms
+        stored = signature_fields(text_of(client.hget(key, "signature") or b""))
     lead_ms = stored_int(stored.get("max_clock_lead_ms", "")) or 2_500
     text = f"this host's clock is {offset_ms:+.0f} ms against Redis'"
     if offset_ms > lead_ms:
@@ -206,8 +219,4 @@ _INFO_CHECKS: Mapping[str, Callable[[dict[str, Any], Any], Found]] = {
     "eviction": _eviction,
     "persistence": _persistence,
     "replication": _replication,
-}
-# checks with commands, on a key of a pool or a tag
-_COMMAND_CHECKS: Mapping[str, Callable[[Any, str], Found]] = {
-    "clock": _clock,
 }

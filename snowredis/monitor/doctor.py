@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
 from snowredis.monitor import checks
-from snowredis.monitor.checks import critical, not_checked, ok, unknown, warning
+from snowredis.monitor.checks import attempted, critical, not_checked, ok, unknown, warning
 from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Found, Level, answers, status_of
-from snowredis.monitor.pool import PoolInfo, Refusal
+from snowredis.monitor.pool import PoolInfo, Refusal, Snapshot
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.numbers import stores
 from snowredis.numbers.administration import read_tag
@@ -29,31 +29,30 @@ from snowredis.snowflake.protocol.pool_config import pool_keys
 from snowredis.snowflake.protocol.redis_store import SCRIPTS, load
 
 
-def check_pool(pool: PoolMonitor, info: PoolInfo) -> Iterator[Condition]:
-    """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
+def check_pool(pool: PoolMonitor) -> Iterator[Condition]:
+    """Run all checks of one pool. Blocks for a few round trips."""
     subject, refused_write = f"pool {pool.name}", cache(partial(_refused_write, pool))
-    of_pool: dict[str, Callable[[], Iterable[Condition | Found]]] = {
-        "writes": lambda: [_check_writes(pool.where, refused_write())],
-        "status": lambda: _check_status(pool, refused_write),
-        "durability": lambda: [_check_durability(pool, info)],
-        "failover-slack": lambda: _check_replicas(pool, info),
-    }
-    for code, check in of_pool.items():
-        try:
-            for each in check():
-                yield each.of(code, subject) if isinstance(each, Found) else replace(each, subject=subject)
-        except StoreUnavailable as failure:
-            if failure.code not in REFUSED:
-                raise
-            yield not_checked(failure).of(code, subject)
+    try:
+        snapshot = pool.snapshot()
+    except LayoutMismatch as failure:
+        yield unknown(f"what its workers do is unknown: {failure}").of("unread", subject)
+    except PoolNotFound as failure:
+        yield critical(str(failure), "see: snowredis pool show").of("pools", subject)
+    except SnowredisError as failure:
+        found = warning(str(failure), "if another program wrote this key, rename it there")
+        yield (not_checked(failure) if failure.code in REFUSED else found).of("status", subject)
+    else:
+        yield from attempted("writes", lambda: [_check_writes(pool.where, refused_write())], subject)
+        yield from attempted("status", lambda: _check_status(snapshot, refused_write), subject)
+        yield from attempted("durability", lambda: [_check_durability(pool, snapshot.info)], subject)
+        yield from attempted("failover-slack", lambda: _check_replicas(pool, snapshot.info), subject)
 
 
 # question -> as a person asks it
 _QUESTIONS = {"restart": "may I restart Redis now", "deploy": "may I deploy now"}
 
 
-def _check_status(pool: PoolMonitor, refused_write: Callable[[], StoreUnavailable | None]) -> Iterator[Condition]:
-    snapshot = pool.snapshot()
+def _check_status(snapshot: Snapshot, refused_write: Callable[[], StoreUnavailable | None]) -> Iterator[Condition]:
     status = status_of(snapshot)
     yield from status.conditions or [ok(status.headline).of("status")]
     with contextlib.suppress(StoreUnavailable):
@@ -254,17 +253,15 @@ def check_tags(client: Any, name: str | None) -> Iterator[Condition]:
     """Check the tag *name*, or all tags."""
     # its generators need the same if it does not exist
     names = [] if name is None else [name]
-    try:
-        names = names or tag_names(client)
-        result = _check_open(client, names)
-    except SnowredisError as failure:
-        result = not_checked(failure)
-        if not names and failure.code in REFUSED:
-            result = result._replace(advice="name the tag with --tag")
-    else:
-        if name is not None and result is None:
-            result = critical(f"there is no tag {name}", f"once: snowredis numbers create {name}")
-    yield (result or ok("no tags of numbers here")).of("tags")
+
+    def check() -> Iterator[Found]:
+        names[:] = names or tag_names(client)
+        absent = ok("no tags of numbers here")
+        if name is not None:
+            absent = critical(f"there is no tag {name}", f"once: snowredis numbers create {name}")
+        yield _check_open(client, names) or absent
+
+    yield from attempted("tags", check, advice="" if names else "name the tag with --tag")
     if names:
         yield check_rights(client, [tag_needs(each) for each in names]).of("rights of tags")
 
@@ -356,26 +353,17 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Co
 
 def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[Condition]:
     """Check the pool *name*, or all pools; *any_pool* gives access to the server."""
-    try:
-        names = any_pool.pools()
-    except SnowredisError as failure:
-        if name is None:
-            yield not_checked(failure)._replace(advice="name the pool with --pool").of("pools")
-            return
-        names = [name]
-    if name is not None and name not in names:
-        yield critical(str(PoolNotFound(name)), "see: snowredis pool show").of("pools")
-        return
-    if not names:
-        yield ok("there is none yet").of("pools")
-    if name is None and len(names) > MAX_POOLS:
-        yield unknown(f"{len(names) - MAX_POOLS:,} more pools were not checked", "name one with --pool").of("pools")
-    for each in names[:MAX_POOLS] if name is None else [name]:
+    names = [] if name is None else [name]
+
+    def find() -> Iterator[Found]:
+        names.extend(any_pool.pools())
+        if not names:
+            yield ok("there is none yet")
+        if len(names) > MAX_POOLS:
+            yield unknown(f"{len(names) - MAX_POOLS:,} more pools were not checked", "name one with --pool")
+
+    if name is None:
+        yield from attempted("pools", find, advice="name the pool with --pool")
+    for each in names[:MAX_POOLS]:
         with contextlib.closing(PoolMonitor(url, each)) as pool:
-            try:
-                yield from check_pool(pool, pool.info())
-            except LayoutMismatch as failure:
-                yield unknown(f"what its workers do is unknown: {failure}").of("unread", f"pool {each}")
-            except SnowredisError as failure:
-                found = warning(str(failure), "if another program wrote this key, rename it there")
-                yield (not_checked(failure) if failure.code in REFUSED else found).of("status", f"pool {each}")
+            yield from check_pool(pool)

@@ -174,7 +174,7 @@ def test_an_old_redis_and_a_failed_snapshot_are_errors(own: RedisServer) -> None
 def test_a_pool_that_is_not_there_is_an_error(offline: Cli, own: RedisServer) -> None:
     code, findings = found(offline, own, "--pool", "nothing-here")
     assert code == 9
-    assert "nothing-here" in findings["pools"][0]["text"]
+    assert "nothing-here" in findings["pool nothing-here"][0]["text"]
 
 
 def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:

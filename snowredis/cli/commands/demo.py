@@ -10,14 +10,15 @@ import argparse
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, uninterrupted
-from snowredis.cli.fleet import Checked, Fleet, Process
+from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, uninterrupted
+from snowredis.cli.fleet import Fleet, Process, wait_until
 from snowredis.cli.options import Command
-from snowredis.cli.output import pairs, printable, write
+from snowredis.cli.output import write
+from snowredis.cli.show import show
 from snowredis.core.values import duration
 from snowredis.process.clock import now_ms
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _SECONDS, _WORKERS = 20.0, 5
 
 
-def run(_args: argparse.Namespace, length_s: float = _SECONDS, workers: int = _WORKERS) -> int:
+def run(_args: argparse.Namespace, length_s: float = _SECONDS, size: int = _WORKERS) -> int:
     """Play a demo of about *length_s*, 5 or more: in a shorter one a dead worker's lease does not end in time."""
     from snowredis.embedded import find_server
     from snowredis.snowflake.protocol.pool_config import PoolConfig
@@ -39,15 +40,16 @@ def run(_args: argparse.Namespace, length_s: float = _SECONDS, workers: int = _W
         _server() as (server, directory),
         contextlib.closing(WorkerPool(server.url, _POOL)) as pool,
     ):
-        demo = Demo(pool, directory, length_s, workers)
+        demo = Demo(pool, directory, length_s, size)
         # this server is new, so no worker has to wait for a floor
         pool.create(PoolConfig(name=_POOL, ttl_ms=round(demo.ttl_s * 1000)))
         write([f"snowredis demo  on its own {' '.join(find_server())}"])
         with contextlib.closing(demo.fleet):
             demo.play()
             checked = demo.fleet.check()
-        write(["", *verdict_lines(checked, demo.fleet.processes)])
-    return ExitCode.OK if checked.good and not demo.failed else ExitCode.ERROR
+        print()
+        show(checked, "ids duplicates wrong_workers")
+    return ExitCode.OK if checked.good else ExitCode.ERROR
 
 
 _POOL = "demo"
@@ -74,8 +76,6 @@ def _server() -> Iterator[tuple[Server, Path]]:
 
 # --- the steps --------------------------------------------------------------------------------------
 
-# time between two reads of Redis
-_READ_EVERY_S = 0.15
 # how long a step may take on a slow machine
 _LIMIT_S = 20.0
 # far more than a generator waits for
@@ -87,9 +87,6 @@ class Demo:
 
     Args:
         size: of the fleet.
-
-    Attributes:
-        failed: True if a step took too long, a process ended by itself, or a worker id was not released.
     """
 
     def __init__(self, pool: WorkerPool, directory: Path, length_s: float, size: int) -> None:
@@ -97,43 +94,38 @@ class Demo:
         # short enough to see a dead worker's lease end
         self.ttl_s = min(4.0, self._pause_s)
         self.fleet = Fleet(directory, pool.where, _POOL, self.ttl_s, "detect", "raise", _FLEET_RATE // size)
-        self.failed = False
 
     def log(self, text: str) -> None:
         write([f"{time.monotonic() - self._began_s:6.1f} s  {text}"])
 
     def play(self) -> None:
-        """Play all steps. Blocks for about the length of the demo."""
+        """Play all steps. Blocks for about the length of the demo.
+
+        Raises CommandError: a step took too long, a process ended by itself, or a worker id was not released.
+        """
         fleet = [self._start() for _ in range(self._size)]
         self.log(f"{self._size} processes start; leases last {duration(self.ttl_s * 1000)}")
-        if self._until(lambda: all(each.workers for each in fleet)):
-            fleet.sort(key=lambda each: each.workers[0])
-            self.log(f"they claimed worker ids {', '.join(str(each.workers[0]) for each in fleet)}")
-            self._pause()
-            victim = fleet[self._size // 2]
-            self._replace(victim, self._kill(victim))
-            self._pause()
-            self._step_clock(fleet[-1])
-            self._pause()
+        self._until(lambda: all(each.workers for each in fleet), "not all processes had worker ids")
+        fleet.sort(key=lambda each: each.workers[0])
+        self.log(f"they claimed worker ids {', '.join(str(each.workers[0]) for each in fleet)}")
+        self._pause()
+        self._kill(fleet[self._size // 2])
+        self._pause()
+        self._step_clock(fleet[-1])
+        self._pause()
         self._end()
-        self.log("checking every id")
+        self.log("comparing every id with all others, and its worker id with those that its process had")
 
     def _start(self) -> Process:
         return self.fleet.start(f"demo {len(self.fleet.processes) + 1}")
 
     def _pause(self) -> None:
         until_s = time.monotonic() + self._pause_s
-        self._until(lambda: time.monotonic() >= until_s)
+        self._until(lambda: time.monotonic() >= until_s, "the pause did not end")
 
-    def _until(self, done: Callable[[], bool]) -> bool:
-        """Read the pool until *done* returns True. Return False if something failed, or it takes too long."""
-        limit_s = time.monotonic() + _LIMIT_S
-        self._read()
-        while not done() and not self.failed:
-            time.sleep(_READ_EVERY_S)
-            self._read()
-            self.failed = self.failed or time.monotonic() >= limit_s
-        return not self.failed
+    def _until(self, done: Callable[[], bool], failure: str) -> None:
+        """Read the pool until *done* returns True."""
+        wait_until(done, _LIMIT_S, failure, self._read)
 
     def _read(self) -> None:
         records = {lease.pid: lease for lease in self._pool.workers(alive_only=False)}
@@ -144,56 +136,41 @@ class Demo:
                     self.log(f"pid {each.pid} goes on with worker id {record.worker}")
                 each.workers.append(record.worker)
             if not each.stopped and (code := each.process.poll()) is not None:
-                self.failed = each.stopped = True
-                reason = printable(each.log.rpartition("\n")[2], 200)
-                self.log(f"pid {each.pid} ended by itself (exit code {code}): {reason}")
+                text = f"pid {each.pid} ended by itself (exit code {code}): {each.log.rpartition(chr(10))[2]}"
+                raise CommandError(ExitCode.ERROR, text)
 
-    def _kill(self, victim: Process) -> float:
+    def _kill(self, victim: Process) -> None:
+        worker, killed_s = victim.workers[-1], time.monotonic()
         left_ms = victim.record.end_ms - now_ms() if victim.record else 0
         victim.stopped = True
         victim.process.kill()
-        text = f"kill -9 worker {victim.workers[-1]} (pid {victim.pid}), whose lease would end in {duration(left_ms)}"
-        self.log(text)
-        return time.monotonic()
+        self.log(f"kill -9 worker {worker} (pid {victim.pid}), whose lease would end in {duration(left_ms)}")
+        self._until(
+            lambda: victim.record is None or victim.record.state in ("expired", "released"), "its lease did not end"
+        )
+        after = duration((time.monotonic() - killed_s) * 1000)
+        expired = victim.record is not None and victim.record.state == "expired"
+        why = "its lease ended" if expired else "another process released it"
+        self.log(f"worker id {worker} is available again, {after} after the kill: {why}")
+        newcomer = self._start()
+        self.log(f"a new process starts (pid {newcomer.pid})")
+        self._until(lambda: bool(newcomer.workers), "it had no worker id")
+        self.log(f"it claimed worker id {newcomer.workers[0]}")
 
     def _step_clock(self, process: Process) -> None:
         before = process.namespace
         process.step_clock(_CLOCK_STEP_MS)
         self.log(f"clock of worker {process.workers[-1]} set back by {duration(-_CLOCK_STEP_MS)}")
-        if self._until(lambda: process.namespace != before):
-            self.log(f"it goes on in namespace {process.namespace}, where no id was made yet")
-
-    def _replace(self, victim: Process, killed_s: float) -> None:
-        if not self._until(lambda: victim.record is None or victim.record.state in ("expired", "released")):
-            return
-        after = duration((time.monotonic() - killed_s) * 1000)
-        expired = victim.record is not None and victim.record.state == "expired"
-        why = "its lease ended" if expired else "another process released it"
-        self.log(f"worker id {victim.workers[-1]} is available again, {after} after the kill: {why}")
-        newcomer = self._start()
-        self.log(f"a new process starts (pid {newcomer.pid})")
-        if self._until(lambda: bool(newcomer.workers)):
-            self.log(f"it claimed worker id {newcomer.workers[0]}")
+        self._until(lambda: process.namespace != before, "its namespace stayed the same")
+        self.log(f"it goes on in namespace {process.namespace}, where no id was made yet")
 
     def _end(self) -> None:
         ending = self.fleet.terminate()
         self.log(f"SIGTERM to all {len(ending)}: they end and release their worker ids")
-        self._until(lambda: all(each.process.poll() is not None for each in ending))
-        used = self._pool.info().used
-        self.failed = self.failed or used > 0
-        self.log(f"{used} worker ids are still leased" if used else "no worker id is leased any more")
-
-
-def verdict_lines(checked: Checked, processes: Sequence[Process]) -> list[str]:
-    """Return the result of the check of the ids."""
-    held = {worker for process in processes for worker in process.workers}
-    return pairs(
-        [
-            ("ids", f"{checked.ids:,} by {len(processes)} processes on {len(held)} worker ids"),
-            ("duplicates", f"{checked.duplicates:,}  every id was compared with every other"),
-            ("wrong worker", f"{checked.wrong_workers:,}  every id decodes to the worker id of its process"),
-        ]
-    )
+        self._until(lambda: all(each.process.poll() is not None for each in ending), "not all ended")
+        if used := self._pool.info().used:
+            raise CommandError(ExitCode.ERROR, f"{used} worker ids are still leased")
+        self.log("no worker id is leased any more")
 
 
 DEMO = Command(

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, uninterrupted
-from snowredis.cli.fleet import Fleet
-from snowredis.cli.options import Command, Parser, between, natural, seconds
+from snowredis.cli.fleet import Fleet, wait_until
+from snowredis.cli.options import Command, Parser, number
 from snowredis.cli.show import show
 from snowredis.core.as_json import in_json
 from snowredis.core.layout import Layout
@@ -131,9 +131,9 @@ class Trial:
 def pauses(fleet: Fleet, first: int) -> dict[str, Any]:
     """Return the longest pause of the *first* processes of *fleet*, and how long later ones took to make an id."""
     longest, starts_ms, layout = 0, [], Layout()
-    for number, process in enumerate(fleet.processes):
+    for index, process in enumerate(fleet.processes):
         ticks = [an_id >> layout.timestamp_shift for an_id in process.ids]
-        if number < first:
+        if index < first:
             longest = max([longest, *(after - before for before, after in itertools.pairwise(ticks))])
         elif ticks:
             starts_ms.append(round(layout.ms_at(ticks[0]) - 1000 * process.started_s))
@@ -202,9 +202,9 @@ class Canary(threading.Thread):
 def _add_arguments(parser: Parser) -> None:
     parser.add_argument("url", metavar="URL", help="of the Redis that will fail, as connect() takes it")
     text = "processes that make ids, 2 to 32 (default: 4)"
-    parser.add_argument("--workers", type=between(2, 32, natural), default=4, metavar="N", help=text)
+    parser.add_argument("--workers", type=number(2, 32), default=4, metavar="N", help=text)
     text = "of their leases, 2 to 60 seconds (default: 5, or 27.5 with Sentinel or Cluster)"
-    parser.add_argument("--ttl", type=between(2, 60, seconds), metavar="S", help=text)
+    parser.add_argument("--ttl", type=number(2, 60, float), metavar="S", help=text)
     parser.add_argument("--do", metavar="COMMAND", help="a shell command that makes Redis fail, instead of a person")
     parser.add_json("one object, for a reviewer")
 
@@ -233,7 +233,7 @@ def _run(args: argparse.Namespace) -> int:
             canary.start()
             for _ in range(args.workers):
                 fleet.start(_LABEL)
-            _wait(lambda: all(each.count for each in fleet.processes), _READY_LIMIT_S, "the processes make no ids")
+            wait_until(lambda: all(each.count for each in fleet.processes), _READY_LIMIT_S, "the processes made no ids")
             # how far the trial is
             say = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
             say(f"{args.workers} processes make ids in the pool {name}.")
@@ -260,46 +260,36 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _while_failing(
-    command: str | None,
-    fleet: Fleet,
-    replied_s: Callable[[], float],
-    settle_s: float,
-    say: Callable[[str], object],
+    command: str | None, fleet: Fleet, replied_s: Callable[[], float], settle_s: float, say: Callable[[str], object]
 ) -> None:
     """Let Redis fail, start processes meanwhile, and wait until *settle_s* after it replies again."""
+    started_s = [time.monotonic()]
+
+    def start() -> None:
+        if time.monotonic() - started_s[-1] >= _START_EVERY_S and len(fleet.processes) < _MOST_PROCESSES:
+            started_s.append(time.monotonic())
+            fleet.start(_LABEL)
+
     if command is None:
         say("Now fail over, restart, freeze or empty your Redis. Press Enter when it is done.")
         lines: list[str] = []
         pressed = threading.Thread(target=lambda: lines.append(sys.stdin.readline()), daemon=True)
         pressed.start()
-        _wait(lambda: not pressed.is_alive(), fleet=fleet)
+        wait_until(lambda: not pressed.is_alive(), math.inf, "", start)
         if not any(lines):
             text = "standard input has ended, so nobody made Redis fail: there is no verdict. Give a command with --do"
             raise CommandError(ExitCode.USAGE, text)
     else:
         with subprocess.Popen(command, shell=True) as failing:  # noqa: S602 - the user's own command
-            _wait(lambda: failing.poll() is not None, fleet=fleet)
+            wait_until(lambda: failing.poll() is not None, math.inf, "", start)
         if failing.returncode:
             text = f"the command ended with exit code {failing.returncode}, so there is no verdict"
             raise CommandError(ExitCode.ERROR, text)
     over_s = time.monotonic()
-    _wait(lambda: replied_s() > over_s + _BEGINS_S, _LIMIT_S, "Redis did not reply", fleet)
+    wait_until(lambda: replied_s() > over_s + _BEGINS_S, _LIMIT_S, "Redis did not reply", start)
     say(f"Redis replies. New processes have {settle_s:.0f} s to start.")
     settled_s = time.monotonic() + settle_s
-    _wait(lambda: time.monotonic() > settled_s, fleet=fleet)
-
-
-def _wait(ready: Callable[[], bool], limit_s: float = math.inf, failure: str = "", fleet: Fleet | None = None) -> None:
-    """Wait until *ready*. Meanwhile, start a process of *fleet* every _START_EVERY_S, up to _MOST_PROCESSES."""
-    began_s = started_s = time.monotonic()
-    while not ready():
-        now_s = time.monotonic()
-        if now_s - began_s > limit_s:
-            raise CommandError(ExitCode.REDIS_UNAVAILABLE, f"{failure} within {limit_s:.0f} s: the trial ended")
-        if fleet and now_s - started_s >= _START_EVERY_S and len(fleet.processes) < _MOST_PROCESSES:
-            started_s = now_s
-            fleet.start(_LABEL)
-        time.sleep(0.1)
+    wait_until(lambda: time.monotonic() > settled_s, math.inf, "", start)
 
 
 GAMEDAY = Command(

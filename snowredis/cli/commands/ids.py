@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
-from snowredis.cli.options import Command, Parser, layout_text, open_known_pool, open_pool, positive, settings
+from snowredis.cli.options import Command, Parser, layout_text, number, open_known_pool, open_pool, settings
 from snowredis.cli.output import emit, printable
 from snowredis.cli.show import show
 from snowredis.core.presets import resolve_layout
@@ -28,7 +28,7 @@ _BATCH = 8192
 
 def _add_generate_arguments(parser: Parser) -> None:
     text = "how many (default: 1)"
-    parser.add_argument("-n", dest="count", type=positive, default=1, metavar="N", help=text)
+    parser.add_argument("-n", dest="count", type=number(1), default=1, metavar="N", help=text)
     parser.add_redis()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from snowredis.cli.options import Command, Parser, layout_text, moment_ms, positive, seconds
+from snowredis.cli.options import Command, Parser, layout_text, moment_ms, number
 from snowredis.cli.output import Column, table, wrapped, write
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts, preset_name, preset_source, resolve_layout
@@ -87,13 +87,13 @@ def _add_sql_arguments(parser: Parser) -> None:
     text = "print the trigger that refuses old ids, on which readers of this table rely"
     parser.add_argument("--fence", metavar="TABLE", help=text)
     text = "seconds from which --fence refuses an id (default: 60)"
-    parser.add_argument("--lag", type=seconds, default=60.0, metavar="S", help=text)
+    parser.add_argument("--lag", type=number(0.1, 86_400, float), default=60.0, metavar="S", help=text)
     parser.add_argument("--column", default="id", help="of the ids (default: id)")
     text = "one partition for each (default: month)"
     parser.add_argument("--by", choices=PERIODS, default="month", help=text)
     text = "a time in the first one (default: now)"
     parser.add_argument("--start", dest="start_ms", type=moment_ms, metavar="TIME", help=text)
-    parser.add_argument("--count", type=positive, default=12, metavar="N", help="how many (default: 12)")
+    parser.add_argument("--count", type=number(1), default=12, metavar="N", help="how many (default: 12)")
 
 
 def _sql(args: argparse.Namespace) -> None:

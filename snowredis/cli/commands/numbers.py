@@ -8,7 +8,7 @@ from typing import Any
 
 from snowredis import numbers
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, confirm, natural
+from snowredis.cli.options import Command, Parser, confirm, number
 from snowredis.cli.show import show, show_each
 from snowredis.settings import URL_SETTING, required_url, url_to_read
 
@@ -47,7 +47,7 @@ def _create(args: argparse.Namespace) -> None:
 def _add_open(parser: Parser) -> None:
     _add(parser)
     parser.add_argument(
-        "--from", dest="first", type=natural, required=True, metavar="N", help="none from N on was used"
+        "--from", dest="first", type=number(0), required=True, metavar="N", help="none from N on was used"
     )
     parser.add_argument("--period", metavar="LABEL", help="of dated numbers: the period, such as 2026-11-22")
     parser.add_yes()

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import missing_extra
-from snowredis.cli.options import Command, Parser, between, natural
+from snowredis.cli.options import Command, Parser, number
 from snowredis.errors import ConfigError
 from snowredis.web import PREFIX
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=between(0, 65535, natural), default=8600, help="default: 8600")
+    parser.add_argument("--port", type=number(0, 65535), default=8600, help="default: 8600")
     parser.add_redis(pool=False)
     text = "a pool (default: SNOWREDIS_SERVE_POOLS, else SNOWREDIS_POOL); may be repeated"
     parser.add_argument("--pool", dest="pools", action="append", metavar="NAME", help=text)
