@@ -14,7 +14,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
 from snowredis import __version__
-from snowredis.monitor.metric_values import SegmentTotals, TotalsTracker, new_durations
+from snowredis.monitor.metric_values import Samples, SegmentTotals, TotalsTracker, by_metric, new_durations
 from snowredis.monitor.metrics import PROCESS, Metric
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD
@@ -31,15 +31,14 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
     meter: Any = get_meter("snowredis", __version__, meter_provider)
     totals = TotalsTracker(lambda: EXIT.members)
     histograms = {metric: _histogram(meter, metric) for metric in PROCESS if metric.kind == "histogram"}
-    before: dict[tuple[Metric, str], Durations] = {}
+    before: Samples = {}
 
     def record_durations() -> None:
-        for pool, samples in totals.by_pool().items():
-            for metric, histogram in histograms.items():
-                now = samples[metric, ""]
-                for duration in new_durations(before.get((metric, pool), Durations()), now):
-                    histogram.record(duration, {"pool": pool})
-                before[metric, pool] = now
+        for (metric, labels), now in totals.samples().items():
+            if metric.kind == "histogram":
+                for duration in new_durations(before.get((metric, labels), Durations()), now):
+                    histograms[metric].record(duration, {"pool": labels[0]})
+                before[metric, labels] = now
 
     segments = SegmentTotals(lambda: GUARD.members)
 
@@ -48,11 +47,8 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
             if metric is PROCESS[0]:
                 # histograms have no callback of their own: they are recorded when the first counter is read
                 record_durations()
-            for pool, samples in of.by_pool().items():
-                for label in metric.values or ("",):
-                    if (metric, label) in samples:
-                        # a metric without values has one label
-                        yield Observation(samples[metric, label], dict(zip(metric.labels, (pool, label), strict=False)))
+            for labels, value in by_metric(of.samples()).get(metric, {}).items():
+                yield Observation(value, dict(zip(metric.labels, labels, strict=True)))
 
         return observe
 

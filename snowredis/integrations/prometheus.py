@@ -16,11 +16,12 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import inf
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -28,7 +29,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Exported
 from prometheus_client.multiprocess import mark_process_dead
 
-from snowredis.monitor.metric_values import Family, SegmentTotals, TotalsTracker, families_of, new_durations
+from snowredis.monitor.metric_values import (
+    Samples,
+    SegmentTotals,
+    TotalsTracker,
+    by_metric,
+    names_in,
+    new_durations,
+    samples_of_pools,
+)
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.exit import EXIT
@@ -87,10 +96,11 @@ class MetricFiles:
         forget_dead_processes(Path(os.environ[VARIABLE]))
         with self._lock:
             for totals in self._totals:
-                unknown = {(each, ""): _UNKNOWN[each.merged] for each in totals.metrics if each.merged in _UNKNOWN}
-                for pool, samples in totals.by_pool().items():
-                    for (metric, label), value in (unknown | samples).items():
-                        self._write(metric, (pool, label) if label else (pool,), value)
+                samples = totals.samples()
+                gauges = [metric for metric in totals.metrics if metric.merged in _UNKNOWN]
+                unknown = {(metric, name): _UNKNOWN[metric.merged] for metric in gauges for name in names_in(samples)}
+                for (metric, labels), value in (unknown | samples).items():
+                    self._write(metric, labels, value)
 
     def _warn(self, problem: str) -> None:
         if problem and problem != self._warning:
@@ -163,12 +173,11 @@ def _made(metric: Metric) -> Any:
     return Histogram(metric.family, metric.text, metric.labels, registry=None, buckets=BOUNDS_S)
 
 
-def as_prometheus(family: Family) -> Exported:
-    """Return *family* as prometheus_client has it."""
-    metric = family.metric
+def as_prometheus(metric: Metric, values: Mapping[tuple[str, ...], Any] = MappingProxyType({})) -> Exported:
+    """Return a metric with its values by labels as prometheus_client has it."""
     kind = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
     converted: Any = kind[metric.kind](metric.family, metric.text, labels=list(metric.labels))
-    for labels, value in family.samples.items():
+    for labels, value in values.items():
         if isinstance(value, Durations):
             # Prometheus counts in each bucket those below it, too
             counts = itertools.accumulate(value.counts)
@@ -186,11 +195,15 @@ class ProcessMetrics:
 
     def describe(self) -> Iterable[Exported]:
         """Return the metrics without samples, so that two collectors in one registry are refused."""
-        return [as_prometheus(Family(metric)) for metric in (*PROCESS, *SEGMENTS)]
+        return list(map(as_prometheus, (*PROCESS, *SEGMENTS)))
 
     def collect(self) -> Iterator[Exported]:
         for totals in self._totals:
-            yield from map(as_prometheus, totals.families())
+            yield from _exported(totals.samples())
+
+
+def _exported(samples: Samples) -> Iterator[Exported]:
+    return (as_prometheus(metric, values) for metric, values in by_metric(samples).items())
 
 
 _registered: weakref.WeakKeyDictionary[CollectorRegistry, ProcessMetrics | MetricFiles] = weakref.WeakKeyDictionary()
@@ -237,7 +250,7 @@ class PoolCollector:
 
     def describe(self) -> Iterable[Exported]:
         """Return the metrics without samples: registering does not read from Redis."""
-        return [as_prometheus(Family(metric)) for metric in POOL]
+        return list(map(as_prometheus, POOL))
 
     def collect(self) -> Iterator[Exported]:
         if self._pid != os.getpid():
@@ -246,4 +259,4 @@ class PoolCollector:
         watches = self._watches
         with self._lock, ThreadPoolExecutor(min(_AT_ONCE, len(watches))) as executor:
             readings = dict(zip(watches, executor.map(PoolMonitor.read, watches.values()), strict=True))
-        return map(as_prometheus, families_of(readings))
+        return _exported(samples_of_pools(readings))

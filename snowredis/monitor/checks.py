@@ -10,12 +10,11 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from snowredis.errors import REFUSED, SnowredisError, StoreUnavailable, count
-from snowredis.monitor.conditions import LEVELS, Condition, Found
+from snowredis.monitor.conditions import LEVELS, Condition
 from snowredis.monitor.pool import stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
@@ -24,17 +23,17 @@ from snowredis.snowflake.crash.files import OFF, VARIABLE, RecordsOff, find_plac
 from snowredis.snowflake.protocol.pool_config import signature_fields
 
 # results of each level, from a text and an advice; ok: all is well, unknown: the check was not possible
-ok, unknown, warning, critical = (partial(Found, level) for level in LEVELS)
+ok, unknown, warning, critical = (partial(Condition, level) for level in LEVELS)
 
 
-def not_checked(failure: SnowredisError, what: str = "") -> Found:
+def not_checked(failure: SnowredisError, what: str = "") -> Condition:
     """Return the result of a check, of *what*, that *failure* made impossible: a command was refused, or Redis left."""
     reason = failure.reason if isinstance(failure, StoreUnavailable) and failure.code in REFUSED else str(failure)
     return unknown(f"{what}{' was ' if what else ''}not checked: {reason}")
 
 
 def attempted(
-    code: str, check: Callable[[], Iterable[Condition | Found]], subject: str = "", advice: str = ""
+    code: str, check: Callable[[], Iterable[Condition]], subject: str = "", advice: str = ""
 ) -> Iterator[Condition]:
     """Run a check, and return its results as conditions of *code*; also that it was not possible.
 
@@ -44,12 +43,12 @@ def attempted(
     """
     try:
         for each in check():
-            yield each.of(code, subject) if isinstance(each, Found) else replace(each, subject=subject)
+            yield each.of(code, subject)
     except SnowredisError as failure:
-        yield not_checked(failure)._replace(advice=advice if failure.code in REFUSED else "").of(code, subject)
+        yield not_checked(failure).of(code, subject, advice=advice if failure.code in REFUSED else "")
 
 
-def check_crash_records() -> Found:
+def check_crash_records() -> Condition:
     """Check whether processes of this user make crash records on this host. Blocks for a few ms."""
     if not (why := why_records_off()):
         return ok("processes of this user can make them, so worker ids of killed ones are released at once")
@@ -102,13 +101,13 @@ def check_server(client: Any, key: str) -> Iterator[Condition]:
             info = {text_of(key): value for key, value in client.info().items()}
     except SnowredisError as failure:
         advice = "allow +info; generators need it too, unless the durability of their pool is not detect"
-        yield not_checked(failure, f"{where} answers; its version")._replace(advice=advice).of("redis")
+        yield not_checked(failure, f"{where} answers; its version").of("redis", advice=advice)
     else:
         yield from (run(info, client).of(check) for check, run in _INFO_CHECKS.items())
     yield from attempted("clock", lambda: [_clock(client, key)])
 
 
-def _version(info: dict[str, Any], client: Any) -> Found:
+def _version(info: dict[str, Any], client: Any) -> Condition:
     where, kind = address(client), "Valkey" if "valkey_version" in info else "Redis"
     version = str(info.get("valkey_version", info.get("redis_version", "?")))
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
@@ -117,7 +116,7 @@ def _version(info: dict[str, Any], client: Any) -> Found:
     return ok(f"{kind} {version} answers at {where}")
 
 
-def _eviction(info: dict[str, Any], _client: Any) -> Found:
+def _eviction(info: dict[str, Any], _client: Any) -> Condition:
     policy, limit = str(info.get("maxmemory_policy", "")), int(info.get("maxmemory", 0))
     used_share = int(info.get("used_memory", 0)) / limit if limit else 0.0
     if policy.startswith("allkeys-"):
@@ -134,7 +133,7 @@ def _eviction(info: dict[str, Any], _client: Any) -> Found:
     return ok(f"maxmemory-policy {policy or '?'}, {'no limit' if not limit else f'{limit:,} bytes'}")
 
 
-def _persistence(info: dict[str, Any], client: Any) -> Found:
+def _persistence(info: dict[str, Any], client: Any) -> Condition:
     for field in ("rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"):
         if info.get(field, "ok") != "ok":
             advice = "Redis refuses writes in this state: look at its log and its disk"
@@ -155,7 +154,7 @@ def _persistence(info: dict[str, Any], client: Any) -> Found:
     return ok(f"snapshots ({saves}); after a crash, new workers wait for the floor")
 
 
-def _replication(info: dict[str, Any], client: Any) -> Found:
+def _replication(info: dict[str, Any], client: Any) -> Condition:
     replicas = int(info.get("connected_slaves", 0))
     if info.get("role") != "master":
         return critical("this is a replica, which takes no claims", "use the master's address, or sentinel://…")
@@ -185,7 +184,7 @@ def _config(client: Any, name: str) -> str | None:
     return settings.get(name)
 
 
-def _clock(client: Any, key: str) -> Found:
+def _clock(client: Any, key: str) -> Condition:
     with translated(address(client)):
         before_ms = time.time_ns() / 1e6
         redis_ms = server_now_ms(client, key)
@@ -214,7 +213,7 @@ def missing_identity(client: Any, key: str) -> str:
 
 
 # checks of what INFO says
-_INFO_CHECKS: Mapping[str, Callable[[dict[str, Any], Any], Found]] = {
+_INFO_CHECKS: Mapping[str, Callable[[dict[str, Any], Any], Condition]] = {
     "redis": _version,
     "eviction": _eviction,
     "persistence": _persistence,

@@ -6,11 +6,12 @@ unknown, never as ok. Texts contain hosts, which are untrusted.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-from snowredis.core.as_json import NowMs, TimeMs
+from snowredis.core.as_json import Hidden, NowMs, TimeMs
 from snowredis.core.values import duration
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
 from snowredis.monitor.events import reason_text
@@ -38,20 +39,26 @@ class Condition:
     """One thing that is so, with a pool or, as doctor finds it, with a host or a server.
 
     Attributes:
-        code: for programs; texts may be reworded in any release. Of doctor, the name of the check.
         level: ok, unknown, warning or critical.
         text: what is so; may contain untrusted text.
         advice: what to do; empty if there is nothing to do.
         count: how many workers or worker ids it concerns.
+        phrase: its part of the headline if that is not the usual one of its code.
+        code: for programs; texts may be reworded in any release. Of doctor, the name of the check.
         subject: the pool or tag that it is about, such as "pool orders"; empty if that is clear.
     """
 
-    code: str
     level: Level
     text: str
     advice: str = ""
     count: int = 0
+    phrase: Hidden = ""
+    code: str = ""
     subject: str = ""
+
+    def of(self, code: str, subject: str = "", advice: str = "") -> Condition:
+        """Return it as a condition of *code*, unless it has a code already; *advice*: if it has none."""
+        return replace(self, code=self.code or code, subject=subject, advice=self.advice or advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +80,7 @@ class Status:
     stale_since_ms: TimeMs | None = None
 
 
-class Found(NamedTuple):
-    """Result of a rule or a check: fields of its condition; *phrase*: its part of the headline if not the usual one."""
-
-    level: Level
-    text: str
-    advice: str = ""
-    number: int = 0
-    phrase: str = ""
-
-    def of(self, code: str, subject: str = "") -> Condition:
-        """Return it as a condition."""
-        return Condition(code, *self[:4], subject)
-
-
-Rule: TypeAlias = Callable[[Snapshot], Found | None]
+Rule: TypeAlias = Callable[[Snapshot], Condition | None]
 
 
 def worst(conditions: Iterable[Condition]) -> Level:
@@ -116,20 +109,20 @@ def status_without(
     """
     if isinstance(error, LayoutMismatch):
         advice = "look at it with the version that its processes run"
-        code, found = "unread", Found("unknown", f"what its workers do is unknown: {error}", advice)
+        code, found = "unread", Condition("unknown", f"what its workers do is unknown: {error}", advice)
     elif isinstance(error, PoolNotFound):
         advice = "it was deleted, or Redis lost its data: living workers create it again with their next heartbeat"
         if not last:
             advice = "check its name; a pool is created with: snowredis pool create NAME"
         text = f"the pool is gone since {time_text(failed_since_ms)}" if last else "the pool does not exist"
-        code, found = "pool-missing", Found("critical" if last else "unknown", text, advice)
+        code, found = "pool-missing", Condition("critical" if last else "unknown", text, advice)
     else:
         found = _redis_unavailable(error, last, failed_since_ms, now_ms - last_read_ms)
         code = "redis-unavailable"
     return _verdict({code: found}, now_ms, failed_since_ms)
 
 
-def _redis_unavailable(error: SnowredisError, last: Snapshot | None, since_ms: int, ago_ms: int) -> Found:
+def _redis_unavailable(error: SnowredisError, last: Snapshot | None, since_ms: int, ago_ms: int) -> Condition:
     what, todo = "does not answer", "get Redis running again; workers then renew by themselves"
     if error.code in REFUSED:
         what, todo = "refuses this user", "correct the user's password or rights, in Redis or in the URL"
@@ -138,7 +131,7 @@ def _redis_unavailable(error: SnowredisError, last: Snapshot | None, since_ms: i
     text = f"Redis {what} since {time_text(since_ms)}; what the workers do is unknown"
     advice = f"{todo}. Until then, {DO_NOT_RESTART}. {error}"
     if last is None or not (lasting_ms := last.lasting_ms):
-        return Found("critical" if last else "unknown", text, advice, phrase=f"Redis {what}")
+        return Condition("critical" if last else "unknown", text, advice, phrase=f"Redis {what}")
     # this host's clock counts the time since the snapshot
     first_ms, last_ms = (max(0, lasting_ms[end] - ago_ms) // 1000 * 1000 for end in (0, -1))
     living = count(len(lasting_ms), "worker that was alive then has", "workers that were alive then have")
@@ -150,13 +143,13 @@ def _redis_unavailable(error: SnowredisError, last: Snapshot | None, since_ms: i
         text += f"; the {living} no ids any more, unless they reach Redis"
     # with outage lanes there is time to bring Redis back; only new processes may get no ids
     level: Level = "warning" if first_ms > OUTAGE_CRITICAL_MS else "critical"
-    return Found(level, text, advice, len(lasting_ms), f"Redis {what}")
+    return Condition(level, text, advice, len(lasting_ms), f"Redis {what}")
 
 
-def _verdict(found: Mapping[str, Found], now_ms: int, stale_since_ms: int | None = None, quiet: str = "") -> Status:
+def _verdict(found: Mapping[str, Condition], now_ms: int, stale_since_ms: int | None = None, quiet: str = "") -> Status:
     ranked = sorted(found.items(), key=lambda item: -LEVELS.index(item[1].level))
     conditions = tuple(each.of(code) for code, each in ranked)
-    shown = [each.phrase or TABLE[code][0].format(f"{each.number:,}") for code, each in ranked if each.level != "ok"]
+    shown = [each.phrase or TABLE[code][0].format(f"{each.count:,}") for code, each in ranked if each.level != "ok"]
     return Status(worst(conditions), "; ".join(shown[:3]) or quiet, conditions, now_ms, stale_since_ms)
 
 
@@ -179,20 +172,17 @@ def silent_together(snapshot: Snapshot) -> tuple[int, int, int, int] | None:
             before = silent.get(process, (beat_ms, each.ids_until_ms))
             silent[process] = max(beat_ms, before[0]), min(each.ids_until_ms, before[1])
     beats = sorted(silent.values())
-    # each had a heartbeat in that time
-    width_ms, first, most = 3 * snapshot.info.heartbeat_ms // 2, 0, (0, 0)
-    for last, (beat_ms, _) in enumerate(beats):
-        while beats[first][0] < beat_ms - width_ms:
-            first += 1
-        most = max(most, (last + 1 - first, last))
-    number, last = most
+    # how many had their last heartbeat within this time before another one's, and that other one
+    width_ms = 3 * snapshot.info.heartbeat_ms // 2
+    groups = ((last + 1 - bisect_left(beats, (beat_ms - width_ms,)), last) for last, (beat_ms, _) in enumerate(beats))
+    number, last = max(groups, default=(0, 0))
     fleet = number + len(living)
     if fleet < 3 or 2 * number <= fleet:
         return None
     return number, fleet, beats[last][0], min(until for _, until in beats[last + 1 - number : last + 1])
 
 
-def _no_renewals(snapshot: Snapshot) -> Found | None:
+def _no_renewals(snapshot: Snapshot) -> Condition | None:
     """Find the one fault behind the silence of most workers: Redis takes no renewals, or the network is cut."""
     refusal = snapshot.refusal
     advice = f"{DO_NOT_RESTART}. Look what `snowredis doctor` says of Redis, on the host of a worker"
@@ -202,19 +192,19 @@ def _no_renewals(snapshot: Snapshot) -> Found | None:
         text = f"{number:,} of {fleet:,} workers sent no heartbeat since {time_text(since_ms)}: {why}. Those that live "
         text += f"have ids until {time_text(until_ms)} at least"
         over = ": for some of them that is over" if until_ms <= snapshot.info.now_ms else ""
-        return Found("critical", text + over, advice, number)
+        return Condition("critical", text + over, advice, number)
     # just after an outage, the last attempt of the service was one of those that failed in it
     if refusal is None or snapshot.is_back:
         return None
     # clocks are known to the length of a reply
     others = any(each.renewed_ms > refusal.since_ms + 1_000 for each in snapshot.living)
     text = f"Redis takes no claim and no renewal of this service since {time_text(refusal.since_ms)}: {refusal.reason}"
-    return (
-        Found("warning", text, advice, 0, "this service does not renew") if others else Found("critical", text, advice)
-    )
+    if others:
+        return Condition("warning", text, advice, phrase="this service does not renew")
+    return Condition("critical", text, advice)
 
 
-def _alarm(snapshot: Snapshot) -> Found | None:
+def _alarm(snapshot: Snapshot) -> Condition | None:
     info = snapshot.info
     if not info.alarms:
         return None
@@ -226,10 +216,10 @@ def _alarm(snapshot: Snapshot) -> Found | None:
         "replication"
     )
     is_old = 0 < info.alarm_until_ms < info.now_ms - ALARM_CRITICAL_MS
-    return Found("ok" if is_old else "critical", text, advice, info.alarms)
+    return Condition("ok" if is_old else "critical", text, advice, info.alarms)
 
 
-def _floor(snapshot: Snapshot) -> Found | None:
+def _floor(snapshot: Snapshot) -> Condition | None:
     """Find out whether new workers wait, and whether no worker can make ids meanwhile."""
     info = snapshot.info
     if not info.floor_wait_ms:
@@ -237,21 +227,21 @@ def _floor(snapshot: Snapshot) -> Found | None:
     wait, reason = duration(info.floor_wait_ms), reason_text(EventKind.FLOOR, info.floor_reason) or "unknown"
     text = f"new workers are served in {wait}, at {time_text(info.floor_ms)}: {reason}"
     if snapshot.living:
-        return Found("warning", text, f"wait: {counted(snapshot.living)} with a valid lease go on without a pause")
+        return Condition("warning", text, f"wait: {counted(snapshot.living)} with a valid lease go on without a pause")
     if snapshot.is_new:
-        return Found("warning", text, "wait")
+        return Condition("warning", text, "wait")
     if snapshot.has_outage_lanes or snapshot.awaits_adoptions:
         advice = "workers that live say so within a heartbeat; those with an outage lane go on, and get worker ids then"
-        return Found("warning", text, f"wait: {advice}")
+        return Condition("warning", text, f"wait: {advice}")
     text = f"no worker can make ids until {time_text(info.floor_ms)}, in {wait}: no lease is valid, and {reason}"
     advice = (
         "wait: the outage was longer than the reservations, and ids stop until all of them have certainly ended. "
         "Then all workers go on by themselves"
     )
-    return Found("critical", text, advice, phrase="no worker can make ids")
+    return Condition("critical", text, advice, phrase="no worker can make ids")
 
 
-def _without_ids(snapshot: Snapshot) -> Found | None:
+def _without_ids(snapshot: Snapshot) -> Condition | None:
     """Find workers that renew their leases and make no ids. The end of the layout has a condition of its own."""
     without = snapshot.in_state("no-ids")
     if not without or snapshot.info.now_ms >= snapshot.info.layout_end_ms:
@@ -261,10 +251,10 @@ def _without_ids(snapshot: Snapshot) -> Found | None:
     text = f"{named(without)} cannot make ids{f': {reasons}' if reasons else ''}; their clocks differ by up to "
     text += f"{worst_ms:+,} ms from the Redis clock"
     advice = "synchronize the clocks of these hosts; the logs of these processes name the error"
-    return Found("critical", text, advice, len(without))
+    return Condition("critical", text, advice, len(without))
 
 
-def _silent(snapshot: Snapshot) -> Found | None:
+def _silent(snapshot: Snapshot) -> Condition | None:
     """Find processes that sent no heartbeat lately, and those whose leases expired in the last hour."""
     info = snapshot.info
     silent = [each for each in snapshot.in_state("silent", "expired") if each.end_ms > info.now_ms - SHOWN_MS]
@@ -285,10 +275,10 @@ def _silent(snapshot: Snapshot) -> Found | None:
     # all processes of that hour: the living and the dead; in a fleet of short jobs, all that claimed
     fleet = max(number + len(processes_of(snapshot.living)), snapshot.claims)
     is_critical = len(without) >= 3 and len(without) * 10 >= fleet and not snapshot.is_back
-    return Found("critical" if is_critical else "warning", text, advice, number)
+    return Condition("critical" if is_critical else "warning", text, advice, number)
 
 
-def _mismatch(snapshot: Snapshot) -> Found | None:
+def _mismatch(snapshot: Snapshot) -> Condition | None:
     """Find processes that were refused for other settings in the last minutes."""
     info = snapshot.info
     if not info.mismatches or info.now_ms - info.mismatch_ms > MISMATCH_SHOWN_MS:
@@ -301,10 +291,10 @@ def _mismatch(snapshot: Snapshot) -> Found | None:
     advice = (
         "compare the settings of that process (layout, datacenter, ttl) with: snowredis pool show; its log has both"
     )
-    return Found("warning" if snapshot.living else "critical", text, advice, info.mismatches)
+    return Condition("warning" if snapshot.living else "critical", text, advice, info.mismatches)
 
 
-def _full(snapshot: Snapshot) -> Found | None:
+def _full(snapshot: Snapshot) -> Condition | None:
     """Find out how full the pool is: a reload that starts new processes before old ones end needs twice as many."""
     info, silent = snapshot.info, [each for each in snapshot.living if each.state == "silent"]
     if 2 * info.used <= info.capacity:
@@ -322,13 +312,13 @@ def _full(snapshot: Snapshot) -> Found | None:
     if info.free <= 0:
         first_ms = min((each.end_ms for each in silent), default=0)
         wait = f"; if they are dead, the first worker id is available at {time_text(first_ms)}" if silent else ""
-        return Found("critical", f"{use}: new workers are refused{wait}", todo, info.used, "pool full")
+        return Condition("critical", f"{use}: new workers are refused{wait}", todo, info.used, "pool full")
     if 10 * info.used >= 9 * info.capacity:
-        return Found("warning", f"{use}: nearly all", todo, info.used)
-    return Found("ok", f"{use}: a reload that starts new processes before old ones end needs twice as many", todo)
+        return Condition("warning", f"{use}: nearly all", todo, info.used)
+    return Condition("ok", f"{use}: a reload that starts new processes before old ones end needs twice as many", todo)
 
 
-def _clocks(snapshot: Snapshot) -> Found | None:
+def _clocks(snapshot: Snapshot) -> Condition | None:
     off = [
         each for each in snapshot.living if abs(each.clock_offset_ms) > max(1, snapshot.info.config.max_clock_lead_ms)
     ]
@@ -336,10 +326,10 @@ def _clocks(snapshot: Snapshot) -> Found | None:
         return None
     worst_ms = max((each.clock_offset_ms for each in off), key=abs)
     text = f"the clocks of {named(off)} differ from the Redis clock, by up to {worst_ms:+,} ms"
-    return Found("warning", text, "synchronize the clocks of these hosts", len(off))
+    return Condition("warning", text, "synchronize the clocks of these hosts", len(off))
 
 
-def _layout_ends(snapshot: Snapshot) -> Found | None:
+def _layout_ends(snapshot: Snapshot) -> Condition | None:
     info = snapshot.info
     left_ms, advice = info.layout_end_ms - info.now_ms, "move to a layout with more timestamp bits, or a later epoch"
     if left_ms >= LAYOUT_ENDS_MS:
@@ -347,10 +337,10 @@ def _layout_ends(snapshot: Snapshot) -> Found | None:
     text = f"the layout ends in {count(left_ms // DAY_MS, 'day')}, at {time_text(info.layout_end_ms)}"
     if left_ms <= 0:
         text = f"the layout's timestamp bits are used up since {time_text(info.layout_end_ms)}: no ids can be made"
-    return Found("critical" if left_ms < LAYOUT_CRITICAL_MS else "warning", text, advice)
+    return Condition("critical" if left_ms < LAYOUT_CRITICAL_MS else "warning", text, advice)
 
 
-def _ends(snapshot: Snapshot) -> Found | None:
+def _ends(snapshot: Snapshot) -> Condition | None:
     """Find out whether a person deleted the pool, which goes on until its end."""
     info = snapshot.info
     if not info.end_ms:
@@ -362,10 +352,10 @@ def _ends(snapshot: Snapshot) -> Found | None:
             f"pool delete set an end at {time_text(info.end_ms)} that does not count yet: a replica, or the disk, may "
         )
         text += f"not have it. All processes {then}, until it counts"
-        return Found("critical" if is_near else "warning", text, f"repeat: snowredis pool delete {info.name}")
+        return Condition("critical" if is_near else "warning", text, f"repeat: snowredis pool delete {info.name}")
     text = f"the pool was deleted, and ends at {time_text(info.end_ms)}. Workers that live then create it again"
     advice = "stop its workers before that, or let them go on: no id is repeated, and an end cannot be taken back"
-    return Found("ok", text, advice)
+    return Condition("ok", text, advice)
 
 
 # code -> its part of a headline, in which {} is the count, and its rule; None: found when the pool cannot be read

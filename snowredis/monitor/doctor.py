@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
 from snowredis.monitor import checks
 from snowredis.monitor.checks import attempted, critical, not_checked, ok, unknown, warning
-from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Found, Level, answers, status_of
+from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Level, answers, status_of
 from snowredis.monitor.pool import PoolInfo, Refusal, Snapshot
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.numbers import stores
@@ -61,7 +61,7 @@ def _check_status(snapshot: Snapshot, refused_write: Callable[[], StoreUnavailab
             snapshot = replace(snapshot, refusal=Refusal(str(failure), snapshot.info.now_ms))
     for each in answers(snapshot):
         level: Level = "unknown" if each.answer == "unknown" else "ok"
-        yield Condition(each.question, level, f"{_QUESTIONS[each.question]}? {each.text}")
+        yield Condition(level, f"{_QUESTIONS[each.question]}? {each.text}").of(each.question)
 
 
 def _refused_write(pool: PoolMonitor) -> StoreUnavailable | None:
@@ -77,7 +77,7 @@ def _refused_write(pool: PoolMonitor) -> StoreUnavailable | None:
     return None
 
 
-def _check_writes(where: str, failure: StoreUnavailable | None) -> Found:
+def _check_writes(where: str, failure: StoreUnavailable | None) -> Condition:
     if failure:
         return critical(
             f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
@@ -86,7 +86,7 @@ def _check_writes(where: str, failure: StoreUnavailable | None) -> Found:
     return ok(f"{where} takes writes")
 
 
-def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Found:
+def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Condition:
     """Check that the server is fit for the durability of the pool."""
     stored = info.config.durability
     if stored == "none":
@@ -109,7 +109,7 @@ def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Found:
     return ok("durability is detect, and Redis can be identified")
 
 
-def _check_replicas(pool: PoolMonitor, info: PoolInfo) -> Iterator[Found]:
+def _check_replicas(pool: PoolMonitor, info: PoolInfo) -> Iterator[Condition]:
     replicas = int(_info(pool.client, "replication").get("connected_slaves", 0))
     slack_ms = info.config.failover_slack_ms
     # the default, which is for clocks that differ
@@ -180,7 +180,7 @@ def _calls_in(scripts: Iterable[Script]) -> list[Call]:
     return sorted({(command.lower(), int(key or 0)) for command, key in found})
 
 
-def check_rights(client: Any, used: Sequence[Needs]) -> Found:
+def check_rights(client: Any, used: Sequence[Needs]) -> Condition:
     """Check that the user of *client* may run everything that generators of *used* need."""
     refused, user = list[str](), ""
     for each in used:
@@ -213,7 +213,7 @@ def _refused(client: Any, needs: Needs) -> tuple[str, str]:
     return user, " nor ".join(refused)
 
 
-def _try_script(client: Any) -> Found:
+def _try_script(client: Any) -> Condition:
     """Call a script that does not exist: Redis checks the permission first."""
     try:
         with translated(address(client)):
@@ -254,7 +254,7 @@ def check_tags(client: Any, name: str | None) -> Iterator[Condition]:
     # its generators need the same if it does not exist
     names = [] if name is None else [name]
 
-    def check() -> Iterator[Found]:
+    def check() -> Iterator[Condition]:
         names[:] = names or tag_names(client)
         absent = ok("no tags of numbers here")
         if name is not None:
@@ -266,7 +266,7 @@ def check_tags(client: Any, name: str | None) -> Iterator[Condition]:
         yield check_rights(client, [tag_needs(each) for each in names]).of("rights of tags")
 
 
-def _check_open(client: Any, tags: Sequence[str]) -> Found | None:
+def _check_open(client: Any, tags: Sequence[str]) -> Condition | None:
     """Check that *tags* are open, and that a restart of this Redis loses none of their numbers; None: there is none."""
     number, closed = 0, []
     for tag in tags:
@@ -355,7 +355,7 @@ def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[
     """Check the pool *name*, or all pools; *any_pool* gives access to the server."""
     names = [] if name is None else [name]
 
-    def find() -> Iterator[Found]:
+    def find() -> Iterator[Condition]:
         names.extend(any_pool.pools())
         if not names:
             yield ok("there is none yet")

@@ -13,7 +13,6 @@ from starlette.routing import Route
 
 from snowredis.core.decoded import DecodedId, decoded
 from snowredis.monitor.events import Event
-from snowredis.monitor.metric_values import Family
 from snowredis.monitor.metrics import SERVICE
 from snowredis.process.coroutines import in_thread
 from snowredis.web import messages
@@ -50,7 +49,7 @@ class RequestCounts:
         from snowredis.integrations.prometheus import as_prometheus
 
         for metric, numbers in zip(SERVICE, (self.ids, self.responses, self.errors), strict=True):
-            yield as_prometheus(Family(metric, {(label,): number for label, number in numbers.items()}))
+            yield as_prometheus(metric, {(label,): number for label, number in numbers.items()})
 
 
 @dataclass(eq=False)

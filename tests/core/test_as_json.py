@@ -122,7 +122,7 @@ def test_the_schema_says_what_the_docstring_says() -> None:
 def _shown() -> Iterator[Any]:
     lease = Lease(3, "alive", Owner("web", 1), _AT_MS, _AT_MS, _AT_MS)
     yield lease
-    yield Reading(Status("unknown", "x", (Condition("unread", "unknown", "x"),), _AT_MS), None)
+    yield Reading(Status("unknown", "x", (Condition("unknown", "x", code="unread"),), _AT_MS), None)
     yield Event(_AT_MS, EventKind.FLOOR, -1, Owner(), _AT_MS, 0, f"{_AT_MS}-0")
     yield Event(_AT_MS, EventKind.EXPIRED, 3, Owner("web", 1), _AT_MS, _AT_MS, "")
     parts = layouts["twitter"].decode(1 << 40)

@@ -48,8 +48,8 @@ def shown(registry: Any) -> dict[str, float]:
 
 
 def named(samples: Samples) -> dict[tuple[str, str], Any]:
-    """Return *samples* by the name of the metric and the value of its label."""
-    return {(metric.name, label): value for (metric, label), value in samples.items()}
+    """Return *samples* of one pool by the name of the metric and the value of its last label, if it has several."""
+    return {(metric.name, "".join(labels[1:])): value for (metric, labels), value in samples.items()}
 
 
 def test_prometheus_sees_generators_of_this_process_come_and_go(server: RedisServer, pool: str) -> None:
@@ -134,7 +134,7 @@ def test_refused_claims_are_counted_by_the_pool_and_by_the_process_and_none_that
         assert patient.next_id()
         leaving.join()
         assert WorkerPool(server.url, small).info().refused == 1
-        totals = named(TotalsTracker(lambda: [hasty, other, patient]).by_pool()[small])
+        totals = named(TotalsTracker(lambda: [hasty, other, patient]).samples())
     refused = {label: n for (name, label), n in totals.items() if name == "snowredis_claims_refused_total"}
     assert refused == {"full": 1, "mismatch": 1, "clock": 0, "unavailable": 0}
 
@@ -289,7 +289,7 @@ def test_what_generators_of_one_pool_counted_is_added_up() -> None:
     two.counts.heartbeats.add(0.25)
     one.counts.heartbeats.add(300.0)
     totals = TotalsTracker(lambda: [one, two, object()])
-    found = named(totals.by_pool()["mine"])
+    found = named(totals.samples())
     assert found["snowredis_ids_total", ""] == 7
     backs = [found["snowredis_clock_backs_total", step] for step in ("namespace", "refusal")]
     assert backs == [1, 0]
@@ -297,7 +297,7 @@ def test_what_generators_of_one_pool_counted_is_added_up() -> None:
     assert found["snowredis_leases", ""] == 2
     durations = found["snowredis_heartbeat_seconds", ""]
     assert (sum(durations.counts), durations.counts[-1], sum(durations.sums_s)) == (2, 1, 300.25)
-    again = named(totals.by_pool()["mine"])
+    again = named(totals.samples())
     assert [again[key] for key in found if key[0].endswith("_total")] == [
         value for key, value in found.items() if key[0].endswith("_total")
     ]
@@ -324,7 +324,7 @@ def test_the_catalog_names_what_the_code_counts() -> None:
     assert values["snowredis_clock_backs_total"] == tuple(CLOCK_BACK_STEPS)
     assert values["snowredis_claims_refused_total"] == CLAIM_REFUSALS
     assert {f"snowredis_pool_{name}_total" for name in POOL_COUNTERS} <= set(values)
-    counted = set(named(samples_of(PROCESS, memory_pool().connect())))
+    counted = set(named(samples_of(PROCESS, "test", memory_pool().connect())))
     assert counted >= {
         (metric.name, value) for metric in PROCESS if metric.kind == "counter" for value in metric.values or ("",)
     }
@@ -345,7 +345,7 @@ def test_segments_are_counted_by_tag_also_when_they_are_closed() -> None:
     totals = SegmentTotals(lambda: [one, two, object()])
     one.next_ids(25)
     two.next_ids(5)
-    found = named(totals.by_pool()["counted"])
+    found = named(totals.samples())
     assert found["snowredis_segment_numbers_total", ""] == 30
     assert found["snowredis_segment_fetches_total", ""] >= 2
     assert found["snowredis_segment_step", ""] >= 10
@@ -356,7 +356,7 @@ def test_segments_are_counted_by_tag_also_when_they_are_closed() -> None:
     assert 'snowredis_segment_numbers_total{tag="counted"} 30.0' in text
     one.close()
     two.close()
-    closed = totals.by_pool()["counted"]
+    closed = totals.samples()
     assert named(closed)["snowredis_segment_numbers_total", ""] == 30
     assert {metric.kind for metric, _ in closed} == {"counter"}
 

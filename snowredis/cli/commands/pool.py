@@ -13,7 +13,7 @@ from snowredis.cli.show import show, show_each, show_status
 from snowredis.core.values import duration
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.process.clock import now_ms
-from snowredis.settings import SETTINGS, required_url
+from snowredis.settings import SETTINGS, check_settings, required_url
 
 if TYPE_CHECKING:
     from snowredis.monitor.pool import PoolInfo
@@ -34,32 +34,28 @@ def _add_create_arguments(parser: Parser) -> None:
 
 def _create(args: argparse.Namespace) -> None:
     from snowredis.connection import check_end
-    from snowredis.core.presets import resolve_layout
-    from snowredis.snowflake.protocol.messages import Created, CreateRequest, Seen
-    from snowredis.snowflake.protocol.open import open_store
+    from snowredis.snowflake.protocol import open as opening
     from snowredis.snowflake.protocol.pool_config import PoolConfig
+    from snowredis.worker_pool import WorkerPool
 
     # nothing is created or deleted at a guessed address
     required_url(args.url)
     url, options = settings(args)
-    options |= {"min_replicas": 0}
-    check_end(resolve_layout(options.get("layout")), now_ms())
+    check_end(opening.layout_of(options.get("layout")), now_ms())
     _check_not_emptied(args)
     if options.get("datacenter") == "auto":
         options["datacenter"] = _shard_number(args, url, options)
-    with contextlib.closing(open_store(url, options, administers=True)) as store:
-        reply = store.ask(CreateRequest(Seen(), now_ms()))
-    created = isinstance(reply, Created)
-    wait_ms = reply.floor_ms - reply.redis_ms
-    result = "was created" if created else "already exists, with the same settings; nothing was changed"
-    with open_pool(args) as pool:
+    server, config = opening.open_pool(url, check_settings(options | {"min_replicas": 0}), creates=True)
+    with contextlib.closing(WorkerPool(server, config.name)) as pool:
+        created = pool.create(config)
         info = pool.info()
+        result = "was created" if created else "already exists, with the same settings; nothing was changed"
         print(f"pool {pool.name} at {pool.where} {result}")
-    if wait_ms > 0:
+    if info.floor_wait_ms:
         reason = "Redis did not know the pool, or was restarted, when a worker or this command asked"
         if created:
             reason = "the pool of this name before ends then"
-        write(wrapped("", f"new workers wait for {duration(wait_ms)}: {reason}"))
+        write(wrapped("", f"new workers wait for {duration(info.floor_wait_ms)}: {reason}"))
     if info.config != PoolConfig(name=info.name):
         show(info, _SETTINGS)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -29,29 +28,9 @@ _PASSED = [known for known in signal.Signals if known.name in _NAMES]
 _KILL_S = 1.0
 # time for the program to end after SIGTERM, before SIGKILL; a quarter of a ttl at most
 _GRACE_S = 5.0
-_EVERY_S = 0.1
+# signals are passed on, and the end of the program is seen, after this time at most
+_EVERY_S = 0.05
 _KILLER = Path(__file__).parents[1] / "run_killer.py"
-
-
-class _Signals:
-    """Signals of this process, read from a pipe: select() waits for them and for a timeout."""
-
-    def __init__(self) -> None:
-        self._reading, self._writing = os.pipe()
-        for end in (self._reading, self._writing):
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
-        # SIGCHLD only wakes this process up
-        for number in (*_PASSED, signal.SIGCHLD):
-            # ignored, as by nohup: it stays so for the program, too
-            if number == signal.SIGCHLD or signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, lambda *_: None)
-
-    def wait(self, seconds: float) -> list[int]:
-        """Return the signals to pass on that arrived; wait *seconds* for one at most."""
-        if not select.select([self._reading], [], [], max(0.0, seconds))[0]:
-            return []
-        return [number for number in os.read(self._reading, 512) if number in _PASSED]
 
 
 class _Killer:
@@ -132,13 +111,12 @@ class _Program:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
-    def end(self, left_s: float, grace_s: float, signals: _Signals) -> None:
+    def end(self, left_s: float, grace_s: float) -> None:
         """End the group: SIGTERM, and after *grace_s*, or ``kill_s`` before the reservation ends, SIGKILL."""
-        until_s = time.monotonic() + max(0.0, min(grace_s, left_s - self.kill_s))
         for number in (signal.SIGTERM, signal.SIGCONT):
             self._send_all(number)
-        while self.code is None and time.monotonic() < until_s:
-            signals.wait(min(_EVERY_S, until_s - time.monotonic()))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, min(grace_s, left_s - self.kill_s)))
         self.kill()
 
     def kill(self) -> None:
@@ -179,25 +157,34 @@ def _run(args: argparse.Namespace) -> int:
     try:
         # before the handlers: until there is a program, signals end this process
         with warnings_on_stderr(), ProgramLease({"url": url, **options}) as lease:
-            signals = _Signals()
-            return _supervise(_Program(words, lease, killer), lease, killer, signals)
+            arrived: list[int] = []
+            for number in _PASSED:
+                # ignored, as by nohup: it stays so for the program, too
+                if signal.getsignal(number) != signal.SIG_IGN:
+                    signal.signal(number, lambda number, _: arrived.append(number))
+            return _supervise(_Program(words, lease, killer), lease, killer, arrived)
     finally:
         killer.close()
 
 
-def _supervise(program: _Program, lease: ProgramLease, killer: _Killer, signals: _Signals) -> int:
-    """Wait for the end of the program; return its exit code. Raises CommandError if it had to be ended."""
+def _supervise(program: _Program, lease: ProgramLease, killer: _Killer, arrived: list[int]) -> int:
+    """Wait for the end of the program; return its exit code. Raises CommandError if it had to be ended.
+
+    Args:
+        arrived: signals to pass on.
+    """
     grace_s = min(_GRACE_S, lease.ttl_ms / 4000)
     try:
         while (code := program.code) is None:
             left_s = lease.left_s
             if left_s <= grace_s + program.kill_s:
-                program.end(left_s, grace_s, signals)
+                program.end(left_s, grace_s)
                 why = "could not be renewed in time" if left_s else "was lost"
                 raise CommandError(ExitCode.LEASE_OR_CLOCK, f"worker id {lease.worker} {why}; the program was ended")
             killer.tell(program.group, left_s - program.kill_s / 2)
-            for number in signals.wait(_EVERY_S):
-                program.send(number)
+            while arrived:
+                program.send(arrived.pop(0))
+            time.sleep(_EVERY_S)
     finally:
         program.kill()
     return code if code >= 0 else 128 - code

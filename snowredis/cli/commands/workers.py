@@ -151,12 +151,12 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are cri
 
 
 def _metrics(args: argparse.Namespace) -> int:
-    from snowredis.monitor.metric_values import as_text, families_of
+    from snowredis.monitor.metric_values import as_text, samples_of_pools
 
     with open_pool(args) as pool:
         reading = pool.read()
     # that a pool cannot be read is a metric, too
-    sys.stdout.write(as_text(families_of({pool.name: reading})))
+    sys.stdout.write(as_text(samples_of_pools({pool.name: reading})))
     if reading.error is None:
         return ExitCode.OK
     print_error(reading.error)

@@ -68,11 +68,8 @@ def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolC
     )
 
 
-def open_store(url: Server, settings: Mapping[str, Any], *, administers: bool = False) -> Store:
+def open_store(url: Server, settings: Mapping[str, Any]) -> Store:
     """Open the store of the pool that *settings*, arguments of snowredis.connect(), describe.
-
-    Args:
-        administers: what create() does is put on every copy of the pool that can come back.
 
     Raises:
         ConfigError, LayoutError: a setting, or a combination, that cannot work.
@@ -92,10 +89,6 @@ def open_store(url: Server, settings: Mapping[str, Any], *, administers: bool = 
         from snowredis.snowflake.protocol.administration import ShardStore
 
         kind = ShardStore
-    elif administers:
-        from snowredis.snowflake.protocol.administration import PoolAdministration
-
-        kind = PoolAdministration
     store = kind(server, config, min_replicas=settings.get("min_replicas", 0))
     if server.fresh and settings.get("datacenter") != "auto":
         store.create_if_new()
