@@ -22,8 +22,8 @@ from snowredis.core.values import (
     as_int,
     bits_text,
     check_id,
+    duration,
     iso_text,
-    lasting,
     micros_of,
     require_int,
     utc_from_ms,
@@ -174,10 +174,11 @@ class Layout:
 
     def _too_wide(self, widths: list[int]) -> str:
         game = "; the preset 'game' works: 27 bits of 10 s / 20 worker / 16 sequence, 42.5 years"
+        over = "over " if self.timestamp_bits > ID_BITS else ""
         return (
             f"{' + '.join(map(shown, widths))} = {shown(sum(widths))} bits do not fit in {ID_BITS}, and "
             f"{bits_text(self.timestamp_bits)} of {self.tick_ms} ms last "
-            f"{lasting(self.timestamp_bits, self.tick_ms)}. No layout was made; remove "
+            f"{over}{duration(self.tick_ms << min(self.timestamp_bits, ID_BITS))}. No layout was made; remove "
             f"{bits_text(sum(widths) - ID_BITS)}, or make the tick longer and the timestamp narrower"
             f"{game if self.worker_bits >= 16 else ''}."
         )
@@ -382,7 +383,7 @@ class Layout:
         figures = (
             f"tick         {self.tick_ms:,} ms",
             f"epoch        {iso_text(self.epoch_ms)}",
-            f"end          {end}, {lasting(self.timestamp_bits, self.tick_ms)} after the epoch",
+            f"end          {end}, {duration(self.tick_ms << self.timestamp_bits)} after the epoch",
             f"datacenters  {self.datacenters:,}",
             f"namespaces   {self.namespaces:,}",
             f"workers      {self.workers:,}",

@@ -134,10 +134,3 @@ def duration(ms: float) -> str:
 def bits_text(count: int) -> str:
     """Return "1 bit", "2 bits" …"""
     return f"{shown(count)} bit{'' if count == 1 else 's'}"
-
-
-def lasting(bits: int, tick_ms: int) -> str:
-    ms = tick_ms << min(bits, 64)
-    if ms >= MS_PER_YEAR:
-        return f"{'over ' if bits > 64 else ''}{ms / MS_PER_YEAR:,.1f} years"
-    return f"{ms / 86_400_000:,.1f} days" if ms >= 86_400_000 else f"{ms / 1000:,.3f} s"

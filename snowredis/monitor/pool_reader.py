@@ -82,11 +82,7 @@ class PoolReader(ABC):
     @property
     def _swept_ms(self) -> int:
         """Scripts wrote all leases that ended up to this time; the Redis clock may have gone back since."""
-        return min(self._count("swept"), self.now_ms)
-
-    def _count(self, field: str) -> int:
-        """Return a number; 0 for a text that no script wrote."""
-        return stored_int(self._texts[field]) or 0
+        return min(self._number("swept"), self.now_ms)
 
     def _number(self, field: str) -> int:
         """Return a number. Raises StoreUnavailable for a text that no script wrote."""
@@ -123,8 +119,8 @@ class PoolReader(ABC):
     @functools.cached_property
     def _floor_ms(self) -> int:
         """The floor, as set_floors() of pool.lua computes it."""
-        wait_ms = 0 if self._count("is_new") else self._config.floor_ms
-        return max(self._count("start"), self._count("lost_at") + wait_ms)
+        wait_ms = 0 if self._number("is_new") else self._config.floor_ms
+        return max(self._number("start"), self._number("lost_at") + wait_ms)
 
     def _info(self, used: int) -> PoolInfo:
         texts, layout = self._texts, self._config.layout
@@ -201,7 +197,7 @@ class RedisPoolReader(PoolReader):
     @functools.cached_property
     def _has_index(self) -> bool:
         """True if the index is complete. After a loss it is not, until a claim rebuilds it."""
-        return int(self.client.zcard(self._leases)) == self._count("records")
+        return int(self.client.zcard(self._leases)) == self._number("records")
 
 
 class MemoryPoolReader(PoolReader):

@@ -40,7 +40,7 @@ def test_an_id_in_any_form_is_recognised(form: str, offline: Cli) -> None:
     lines = [line.split() for line in result.out.splitlines()]
     for part in (["id", str(AN_ID)], ["form", form], ["time", "2026-11-21T03:25:33.674Z"], ["worker", "5"]):
         assert part in lines
-    for part in (["timestamp", f"{59541933674:041b}", "59541933674"], ["backup", "01", "1"]):
+    for part in (["timestamp", f"{59541933674:041b}"], ["backup", "01"]):
         assert part in lines
 
 
@@ -51,7 +51,7 @@ def test_json_says_the_same_with_ids_as_strings(form: str, offline: Cli) -> None
     assert (found["id"], found["form"]) == (str(AN_ID), form)
     assert (found["worker"], found["backup"], found["sequence"]) == (5, 1, 7)
     assert found["time"] == "2026-11-21T03:25:33.674Z"
-    assert int("".join(field["bits"] for field in found["fields"]), 2) == AN_ID
+    assert int("".join(found["bits"].values()), 2) == AN_ID
     assert found["forms"][form] == text
 
 

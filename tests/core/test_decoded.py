@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from snowredis.core.as_json import to_json
 from snowredis.core.decoded import decoded
 from snowredis.core.presets import resolve_layout
-from snowredis.core.text import bits_of, moment_ms, parse
+from snowredis.core.text import moment_ms, parse
 
 LAYOUTS = ["default", "twitter", "js-safe", "game", "41/region:2,business:4/2/6/4;gene_bits=4"]
 
@@ -21,13 +21,12 @@ def test_fields_and_forms_say_the_id_again(text: str, data: st.DataObject) -> No
     layout = resolve_layout(text)
     an_id = data.draw(st.integers(1, (1 << layout.total_bits) - 1))
     found = decoded(layout, an_id, "decimal")
-    assert int("".join(field.bits for field in found.fields), 2) == an_id
-    assert [field.name for field in found.fields] == [name for name, bits in layout.fields if bits]
-    assert {field.name: int(field.value) for field in found.fields}["timestamp"] == found.tick
-    assert list(bits_of(layout, an_id).values()) == [field.bits for field in found.fields]
+    assert int("".join(found.bits.values()), 2) == an_id
+    assert list(found.bits) == [name for name, bits in layout.fields if bits]
+    assert int(found.bits["timestamp"], 2) == found.parts.tick
     for form, form_text in found.forms.items():
         assert parse(form_text, form, layout=layout) == an_id
-    assert found.gene == an_id % (1 << layout.gene_bits)
+    assert found.parts.gene == an_id % (1 << layout.gene_bits)
 
 
 def test_an_id_past_the_year_9999_has_neither_a_time_nor_a_friendly_form() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
 from snowredis.cli.options import Command, Parser, layout_text, number, open_known_pool, open_pool, settings
-from snowredis.cli.output import emit, printable
+from snowredis.cli.output import emit, pairs, printable, write
 from snowredis.cli.show import show
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import PoolNotFound, SnowredisError
@@ -121,8 +121,8 @@ def _decode(args: argparse.Namespace) -> int:
         record = decoded(layout, an_id, form)
         show(record, _DECODED, as_json=args.json)
         if not args.json:
-            show(list(record.fields), "name bits value")
-            late = record.time_ms > now_ms() + _FUTURE_MS
+            write(pairs(list(record.bits.items())))
+            late = record.parts.timestamp_ms > now_ms() + _FUTURE_MS
             print("its time is in the future: was it made with another --layout?\n" if late else "")
     return code
 

@@ -29,7 +29,7 @@ function resultNodes(result) {
     ["worker id", element("a", { href: linkTo("worker", id.worker) }, `worker ${id.worker}`)],
     ...["base62", "friendly"].map((form) => [form, id.forms?.[form] ? copyable(id.forms[form], `the ${form} form`) : ""]),
   ];
-  return [...(result.whois ? makerNodes(result.whois) : []), bitDiagram(id.fields), element("dl", {}, ...definitionRows(rows))];
+  return [...(result.whois ? makerNodes(result.whois) : []), bitDiagram(id.bits), element("dl", {}, ...definitionRows(rows))];
 }
 
 function makerNodes(whois) {
@@ -40,8 +40,9 @@ function makerNodes(whois) {
   return [said, note(element("a", { href: linkTo("worker", holder.worker) }, `worker ${holder.worker}`), `, from ${timeText(holder.claimed_at)} to ${until}`), note(whois.reason)];
 }
 
-// fields: {name, bits, value} from the highest bit
-function bitDiagram(fields) {
+// digits: the binary digits of each field by its name, from the highest bit
+function bitDiagram(digits) {
+  const fields = Object.entries(digits).map(([name, bits]) => ({ name, bits, value: BigInt(`0b${bits}`) }));
   const total = fields.reduce((sum, field) => sum + field.bits.length, 0);
   const label = fields.map((field) => `${field.name} ${field.value}`).join(", ");
   return element("div", { class: "bits", role: "img", "aria-label": label }, ...[{ name: "sign", bits: "0".repeat(64 - total), value: "0" }, ...fields].map((field) => {
