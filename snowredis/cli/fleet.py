@@ -33,7 +33,7 @@ _ID_BYTES = 8
 # processes end within a few round trips to Redis, which may be away
 _STOP_TIMEOUT_S = 20.0
 # between two looks at the processes, or at their pool
-_LOOK_EVERY_S = 0.1
+_READ_EVERY_S = 0.1
 
 
 @dataclass(slots=True, eq=False)
@@ -161,7 +161,7 @@ def wait_until(
     while not done():
         if time.monotonic() >= end_s:
             raise CommandError(ExitCode.ERROR, f"{failure} within {limit_s:.0f} s")
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_READ_EVERY_S)
         meanwhile()
 
 

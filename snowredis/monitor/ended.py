@@ -6,7 +6,8 @@ renewal is refused, or it claims another worker id. Its lease is then no longer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from snowredis.monitor.events import Entry, Event, field_of, parse_all
@@ -67,18 +68,16 @@ def is_unused(lease: Lease) -> bool:
     return lease.state == "expired" and not lease.ids_made and 0 < lease.claimed_ms == lease.renewed_ms
 
 
-def lanes_until_ms(ended: Iterable[Lease], events: Iterable[Event], since_ms: int) -> int:
-    """Return until when processes that are not shown may make ids in outage lanes; 0: none.
-
-    They lost their leases since *since_ms*, or never renewed them.
-    """
-    lost = (event.owner.lane_until_ms for event in events if event.kind == EventKind.LOST and event.at_ms >= since_ms)
-    return max((*lost, *(each.outage_until_ms for each in ended if is_unused(each))), default=0)
-
-
-def processes_claiming(claims: Iterable[Claim], since_ms: int) -> int:
-    """Return how many processes claimed worker ids since *since_ms*."""
-    return len({parse_owner(owner).process for at_ms, owner in claims if at_ms > since_ms})
+def with_history(state: Snapshot, events: Sequence[Event], claims: Sequence[Claim]) -> Snapshot:
+    """Return *state* with what *events* of the KINDS and *claims* say of leases that ended."""
+    now_ms, over = state.info.now_ms, ended_in(state, events, claims if state.ended or events else ())
+    shown = [each for each in over if not is_unused(each) and max(each.end_ms + SHOWN_MS, each.ids_until_ms) > now_ms]
+    # they are counted to compare the dead with
+    recent = {parse_owner(owner).process for at_ms, owner in claims if at_ms > now_ms - SHOWN_MS} if shown else ()
+    # processes that are not shown may make ids in these lanes
+    lost = (event for event in events if event.kind == EventKind.LOST and event.at_ms >= state.info.raised_ms)
+    lanes_ms = [each.outage_until_ms for each in over if is_unused(each)] + [each.owner.lane_until_ms for each in lost]
+    return replace(state, ended=tuple(shown), claims=len(recent), lanes_until_ms=max(lanes_ms, default=0))
 
 
 class RecentEvents:

@@ -18,7 +18,7 @@ from snowredis.monitor.conditions import PlanAnswer, Status, answers, status_of,
 from snowredis.monitor.ended import RecentEvents
 from snowredis.monitor.events import Entry, Event
 from snowredis.monitor.lease import Lease
-from snowredis.monitor.pool import SHOWN_MS, PoolInfo, Snapshot
+from snowredis.monitor.pool import PoolInfo, Snapshot
 from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
 from snowredis.process.clock import now_ms
 from snowredis.servers.clients import OwnClient, close_client, open_client
@@ -162,19 +162,7 @@ class PoolMonitor:
             recent, claims = self._recent.read(info.now_ms, info.now_ms - ended.shown_ms(info))
         else:
             recent, claims = self.events(since=str(info.now_ms)), []
-        over = ended.ended_in(state, recent, claims if state.ended or recent else ())
-        shown = [
-            each
-            for each in over
-            if not ended.is_unused(each) and max(each.end_ms + SHOWN_MS, each.ids_until_ms) > info.now_ms
-        ]
-        return replace(
-            state,
-            ended=tuple(shown),
-            # they are counted to compare the dead with
-            claims=ended.processes_claiming(claims, info.now_ms - SHOWN_MS) if shown else 0,
-            lanes_until_ms=ended.lanes_until_ms(over, recent, info.raised_ms),
-        )
+        return ended.with_history(state, recent, claims)
 
     def read(self) -> Reading:
         """Read the pool; if that fails, return the last snapshot and the error. Blocks as snapshot(). One at a time."""
