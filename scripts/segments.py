@@ -1,17 +1,12 @@
 #!/usr/bin/env python3
-"""Look for repeated numbers of tags: in simulated schedules of faults, or with real processes and servers.
+"""Look for repeated numbers of tags, with real processes and servers under faults.
 
-    scripts/segments.py soak --schedules 10000
-    scripts/segments.py soak --first 4711 --schedules 1 --trace     # one seed, with all that happened
-    scripts/segments.py chaos --faults 60 --seed 7                  # real ones
+    scripts/segments.py --faults 60 --seed 7
 
-soak: 8 processes on one to three servers that are wiped, restarted from old snapshots, failed over and rolled back. One
-seed decides everything, on every build of Python.
-
-chaos: processes with threads, signal handlers and forked children make numbers of two servers, and dated ones of a
-third. They are killed and stopped; the servers are wiped, stopped, and rolled back by a kill to an old snapshot. A
-person opens the tags after each loss. A number is recorded before it is used. At the end, processes that are killed,
-and transactions that are rolled back, take numbers without gaps. Needs redis-server.
+Processes with threads, signal handlers and forked children make numbers of two servers, and dated ones of a third. They
+are killed and stopped; the servers are wiped, stopped, and rolled back by a kill to an old snapshot. A person opens the
+tags after each loss. A number is recorded before it is used. At the end, processes that are killed, and transactions
+that are rolled back, take numbers without gaps. Needs redis-server.
 
 Exits with 1 if a number was repeated, or is missing where there are no gaps.
 """
@@ -20,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 import os
 import random
 import signal
@@ -39,7 +33,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from snowredis.errors import SnowredisError
 from snowredis.numbers import create_tag, open_tag, show_tag
-from tests.numbers.simulation import SegmentSimulation, Violation
 from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -214,34 +207,6 @@ def gaps(directory: Path, seed: int, transactions: int) -> int:
     return 1 if missing or twice else 0
 
 
-def soak(first: int, schedules: int, seconds: float, *, traced: bool) -> int:
-    """Run the schedules, for *seconds* at most; print what happened. Returns the exit code."""
-    end_s = time.monotonic() + seconds
-    fired: Counter[str] = Counter()
-    numbers = done = 0
-    failed: list[int] = []
-    for seed in range(first, first + schedules):
-        if time.monotonic() > end_s:
-            break
-        sim = SegmentSimulation(seed, traced=traced)
-        try:
-            sim.run()
-        except Violation as violation:
-            failed.append(seed)
-            print(f"seed {seed}: {violation}\n  scripts/segments.py soak --first {seed} --schedules 1 --trace")
-        for line in sim.world.trace or ():
-            print(line)
-        fired += sim.fired
-        numbers += sim.checker.count
-        done += 1
-        if done % 1000 == 0:
-            print(f"{done:,} schedules, {numbers:,} numbers", flush=True)
-    faults = ", ".join(f"{name} {count:,}" for name, count in sorted(fired.items()))
-    print(f"{done:,} schedules, {numbers:,} numbers, {sum(fired.values()):,} faults: {faults}")
-    print(f"{len(failed)} schedules failed: {failed}" if failed else "no number was repeated")
-    return 1 if failed else 0
-
-
 def chaos(seed: int, faults: int, seconds: float, transactions: int) -> int:
     """Run one fleet under faults; print what happened. Returns the exit code."""
     os.environ.pop("SNOWREDIS_URL", None)
@@ -257,23 +222,13 @@ def chaos(seed: int, faults: int, seconds: float, transactions: int) -> int:
 def main() -> int:
     """Parse the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    programs = parser.add_subparsers(dest="program", required=True)
-    simulated = programs.add_parser("soak")
-    simulated.add_argument("--schedules", type=int, default=1000, help="how many (default: 1000)")
-    simulated.add_argument("--first", type=int, default=0, help="seed of the first one (default: 0)")
-    simulated.add_argument("--seconds", type=float, default=7200, help="stop after this time (default: 7200)")
-    simulated.add_argument("--trace", action="store_true", help="print everything that happens")
-    real = programs.add_parser("chaos")
-    real.add_argument("--faults", type=int, default=60, help="how many (default: 60)")
-    real.add_argument("--seed", type=int, default=1, help="of the faults' order and times (default: 1)")
-    real.add_argument("--seconds", type=float, default=300, help="no more faults after this time (default: 300)")
+    parser.add_argument("--faults", type=int, default=60, help="how many (default: 60)")
+    parser.add_argument("--seed", type=int, default=1, help="of the faults' order and times (default: 1)")
+    parser.add_argument("--seconds", type=float, default=300, help="no more faults after this time (default: 300)")
     text = "invoices without gaps, at the end (default: 2000)"
-    real.add_argument("--transactions", type=int, default=2000, help=text)
+    parser.add_argument("--transactions", type=int, default=2000, help=text)
     options = parser.parse_args()
-    if options.program == "chaos":
-        return chaos(options.seed, options.faults, options.seconds, options.transactions)
-    logging.disable(logging.CRITICAL)
-    return soak(options.first, options.schedules, options.seconds, traced=options.trace)
+    return chaos(options.seed, options.faults, options.seconds, options.transactions)
 
 
 if __name__ == "__main__":

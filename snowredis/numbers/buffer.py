@@ -23,24 +23,11 @@ HEAD = 10
 RETRY_S, MAX_RETRY_S = 0.05, 1.0
 
 
-class Threads:
-    """Way in which a thread is started, sleeps and lets callers wait; the simulation has another."""
-
-    new_lock: Callable[[], Any] = staticmethod(_thread.allocate_lock)
-    ident: Callable[[], int] = staticmethod(_thread.get_ident)
-    sleep: Callable[[float], None] = staticmethod(time.sleep)
-
-    def start(self, run: Callable[[], None]) -> None:
-        """Run *run* in a daemon thread."""
-        start_thread(run, "snowredis-segments")
-
-
 class Buffer:
     """The segments at hand. Void as soon as its generator has another one: after a fork, suspend() and close().
 
     Args:
         fetch: fetches a segment for callers that need so many numbers at once; called in the thread.
-        threads: starts the thread.
         clock: the monotonic one is read.
 
     Attributes:
@@ -49,8 +36,8 @@ class Buffer:
         failures: how many attempts failed; error: why the newest one did, None if it did not.
     """
 
-    def __init__(self, fetch: Callable[[int], range], threads: Threads, clock: Clock) -> None:
-        self._fetch, self._threads, self._clock = fetch, threads, clock
+    def __init__(self, fetch: Callable[[int], range], clock: Clock) -> None:
+        self._fetch, self._clock = fetch, clock
         self.is_void = False
         self.ready: deque[Sequence[int]] = deque()
         self.failures = 0
@@ -61,7 +48,7 @@ class Buffer:
         self._waiters: dict[Any, int] = {}
         # held while a segment is fetched; no step lies between looking and starting a thread that a signal handler,
         # which needs a segment, could divide: a second thread ends at once
-        self._fetching = threads.new_lock()
+        self._fetching = _thread.allocate_lock()
         self._thread_ident = 0
         self._retry_s = self._retry_at_s = 0.0
 
@@ -80,11 +67,11 @@ class Buffer:
 
         Raises StoreUnavailable in the thread itself, where a finalizer may ask for a number.
         """
-        if self._threads.ident() == self._thread_ident:
+        if _thread.get_ident() == self._thread_ident:
             raise StoreUnavailable(
                 "", "a finalizer asked for a number in the thread that fetches segments; make numbers elsewhere"
             )
-        waiter = self._threads.new_lock()
+        waiter = _thread.allocate_lock()
         waiter.acquire()
         try:
             self._waiters[waiter] = wanted
@@ -102,12 +89,12 @@ class Buffer:
 
     def _start(self) -> None:
         if not self._fetching.locked():
-            self._threads.start(self._run)
+            start_thread(self._run, "snowredis-segments")
 
     def _run(self) -> None:
         """Fetch as long as a segment is needed. Runs in the thread."""
         while self._is_needed and self._fetching.acquire(False):
-            self._thread_ident = self._threads.ident()
+            self._thread_ident = _thread.get_ident()
             try:
                 self._fetch_one()
             finally:
@@ -122,7 +109,7 @@ class Buffer:
     def _fetch_one(self) -> None:
         pause_s = self._retry_at_s - self._clock.monotonic()
         if pause_s > 0:
-            self._threads.sleep(pause_s)
+            time.sleep(pause_s)
         if not self._is_needed:
             return
         try:

@@ -14,7 +14,7 @@ from snowredis.core.description import IdDescription
 from snowredis.core.values import check_count
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
 from snowredis.kinds.base import GeneratorBase, IdKind
-from snowredis.numbers.buffer import Buffer, Threads
+from snowredis.numbers.buffer import Buffer
 from snowredis.numbers.formats import MAX_NUMBER
 from snowredis.numbers.masters import Masters, SegmentCounts, Steps
 from snowredis.numbers.settings import SEGMENT_SETTINGS, servers_of
@@ -49,7 +49,7 @@ class SegmentGenerator(GeneratorBase[int]):
         stores: the tag on its server, or on several that hand out numbers between each other.
         steps: sizes of its segments; with 1 as the most, each one is fetched when a caller waits for it.
         wait_s: how long a caller waits for a segment.
-        clock, guard, threads: replaced in tests.
+        clock, guard: replaced in tests.
 
     Attributes:
         tag: the tag's name.
@@ -67,12 +67,11 @@ class SegmentGenerator(GeneratorBase[int]):
         wait_s: float = WAIT_S,
         clock: Clock = SYSTEM,
         guard: ForkGuard = GUARD,
-        threads: Threads | None = None,
     ) -> None:
         self._block: Block = (iter(()), b"")
         self._stores, self.steps, self._wait_s = tuple(stores), steps, wait_s
         self.tag = str(stores[0].tag)
-        self._clock, self._guard, self._threads = clock, guard, threads or Threads()
+        self._clock, self._guard = clock, guard
         self._is_ahead = steps.max_step > 1
         self._closed = self._suspended = False
         self.counts = SegmentCounts()
@@ -88,7 +87,7 @@ class SegmentGenerator(GeneratorBase[int]):
         self._lock, self._taking = threading.RLock(), threading.RLock()
 
     def _new_buffer(self) -> Buffer:
-        return Buffer(self._masters.fetch, self._threads, self._clock)
+        return Buffer(self._masters.fetch, self._clock)
 
     # --- state -------------------------------------------------------------------------------------
 

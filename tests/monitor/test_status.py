@@ -230,6 +230,7 @@ def test_the_greatest_holder_of_a_full_pool_is_named_with_its_label() -> None:
             replace(QUIET, living=(worker(1), worker(2, outage_until_ms=NOW_MS + 36_000_000))),
             "1 of 2 workers can have no ids after that; the others go on for 10.0 h", "yes: it needs 4",
         ),
+        (replace(QUIET, info=info(free=10)), "only if", "yes: it needs 20 worker ids (10 living and as many new), and"),
         (replace(QUIET, info=info(free=4)), "only if", "only if at most 4 new workers start before old ones end"),
         (replace(QUIET, info=info(free=0)), "only if", "no: it needs 20 worker ids (10 living and as many new), and"),
         (replace(QUIET, info=info(floor_ms=NOW_MS + 12_000)), "only if", "not yet: new workers wait for 12.0 s more"),

@@ -1,4 +1,4 @@
-"""Rules of the scripts of numbers, each shown by a play on one Redis in memory; those of processes are in rules.py.
+"""Rules of the scripts of numbers, each shown by a play on one Redis in memory.
 
 Each play hands out numbers. With the library's scripts no number comes twice, and without the rule one does.
 """

@@ -87,6 +87,15 @@ def test_the_api_pages_name_every_public_name() -> None:
             assert f"snowredis.integrations.{path.stem}" in page, path.stem
 
 
+def test_every_public_name_can_be_had_and_the_help_of_the_package_begins_with_what_is_called() -> None:
+    """pydoc shows classes before functions, so the docstring names the functions."""
+    text = inspect.cleandoc(snowredis.__doc__ or "")
+    public = {name: getattr(snowredis, name) for name in snowredis.__all__}
+    functions = [name for name, value in public.items() if inspect.isfunction(value)]
+    assert len(functions) > 10
+    assert [name for name in functions if f"{name}()" not in text] == []
+
+
 def test_the_api_page_names_the_entry_points_of_kinds() -> None:
     assert f"the group `{GROUP}`" in (REFERENCE / "api.md").read_text("utf-8")
 

@@ -227,9 +227,10 @@ def _prepare(words: list[str], environment: dict[str, str]) -> types.ModuleType:
 
 if __name__ == "__main__":
     _link, *_names = sys.argv[1:]
+    # in place of the directory of this file: the checkout whose tests these are
+    sys.path[0] = os.path.abspath(f"{os.path.dirname(__file__)}/../..")
     for _name in _names:
         __import__(_name)
-    # the directory of this file
     del sys.path[0]
     gc.freeze()
     # a Ctrl-C is for the tests

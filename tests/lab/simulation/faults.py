@@ -27,8 +27,10 @@ def _window_us(sim: Simulation) -> int:
 
 def _noise(attribute: str, most: float) -> Fault:
     def make_noise(sim: Simulation) -> None:
-        sim.network.longest_delay_us = 3 * sim.ttl_us
-        sim.disturb(sim.network, attribute, most, _window_us(sim))
+        network, lasts_us = sim.network, _window_us(sim)
+        network.longest_delay_us = 3 * sim.ttl_us
+        setattr(network, attribute, sim.random.uniform(0.05, most))
+        sim.world.after(lasts_us, lambda: setattr(network, attribute, 0.0))
 
     return make_noise
 

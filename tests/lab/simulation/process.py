@@ -23,10 +23,9 @@ from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.lease.context import WeakGenerator
 from snowredis.snowflake.protocol.messages import LossReason, Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from tests.lab.simulation.base import SimulatedProcess
 from tests.lab.simulation.checker import Claim, Reservation
 from tests.lab.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
-from tests.lab.simulation.world import SimLock
+from tests.lab.simulation.world import SimLock, TaskKilled
 
 if TYPE_CHECKING:
     from tests.lab.simulation.schedule import Simulation
@@ -43,13 +42,15 @@ def copy_of_count(numbers: itertools.count[int]) -> itertools.count[int]:
     return itertools.count(int(repr(numbers).removeprefix("count(").removesuffix(")")))
 
 
-class Process(SimulatedProcess):
+class Process:
     """One process. Its tasks are started by run()."""
 
     lease_manager_class: type[SimKeeper] = SimKeeper
     guard_class: type[SimGuard] = SimGuard
     record_class: type[CrashRecord] = CrashRecord
     store_class: type[SimStore] = SimStore
+    # a SnowflakeGenerator, whose locks are replaced
+    generator: Any
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
         self._bare(sim, host, config or sim.config)
@@ -75,7 +76,10 @@ class Process(SimulatedProcess):
         return NO_RECORD if self.sim.machines is None else self.sim.machines.new_record(self, store)
 
     def _bare(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
-        self._begin(sim, host)
+        self.sim, self.world, self.host, self.name = sim, sim.world, host, sim.new_name()
+        self.alive, self.paused_until_us = True, 0
+        # error -> how often it was raised
+        self.errors: dict[str, int] = {}
         self.config = config
         # heartbeats that are slept through, up to this moment
         self.starved_until_us = 0
@@ -187,18 +191,46 @@ class Process(SimulatedProcess):
     def _first_beat_s(self) -> float:
         return self.generator._lifecycle.pace.beat_in_s()
 
+    def make_on(self) -> None:
+        """Make ids again and again, until the generator is closed: one thread of the process."""
+        random = self.world.random
+        while not self.generator.closed:
+            self.world.sleep(round(random.expovariate(1 / self.sim.gap_us)))
+            self.make(random.choice((1, 1, 2, 5)))
+
     def begin_call(self) -> None:
         claims = [claim for claim in self.claims if all(claim is not each for each in self.refused_claims)]
         self.claims_of_calls[self.world.current] = claims
 
     def make(self, count: int = 1) -> None:
-        """Make some ids, if possible."""
+        """Make some ids, if possible; five are a batch."""
         if self.before_call is not None:
             call, self.before_call = self.before_call, None
             call()
-        super().make(count)
+        try:
+            self.begin_call()
+            if count == 5:
+                for an_id in self.generator.next_ids(count):
+                    self.sim.checker.emit(self, an_id)
+                return
+            for _ in range(count):
+                self.begin_call()
+                self.sim.checker.emit(self, self.generator.next_id())
+        except SnowredisError as error:
+            name = type(error).__name__
+            self.errors[name] = self.errors.get(name, 0) + 1
+            if self.world.trace is not None:
+                self.world.note("%s: %s: %s", self.name, name, error)
 
     # --- what happens to processes -----------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Kill the process as kill -9 does. If one of its own tasks calls this, that task ends here."""
+        self.alive = False
+        me = self.world.current
+        self.world.kill_tasks(self)
+        if me is not None and me.owner is self:
+            raise TaskKilled
 
     def stop(self) -> None:
         """Close the generator in a thread of its own, then exit."""

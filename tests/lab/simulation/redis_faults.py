@@ -140,8 +140,17 @@ def evict(sim: Simulation) -> None:
     sim.network.master.data.pop(key, None)
 
 
+def _take_down(sim: Simulation, lasts_us: int) -> None:
+    """Let the master be away for a while."""
+    server = sim.network.master
+    sim.fired["down"] += 1
+    sim.say("%s is away", server.name)
+    server.up = False
+    sim.world.after(lasts_us, lambda: setattr(server, "up", True))
+
+
 def down(sim: Simulation) -> None:
-    sim.take_down(sim.network.master, sim.random.randint(200_000, 2 * sim.ttl_us))
+    _take_down(sim, sim.random.randint(200_000, 2 * sim.ttl_us))
 
 
 def outage(sim: Simulation) -> None:
@@ -150,7 +159,7 @@ def outage(sim: Simulation) -> None:
     lasts_us = random.randint(sim.ttl_us // 2, 4 * sim.ttl_us)
     sim.fired["outage"] += 1
     if process is None or random.random() < 0.6:
-        sim.take_down(sim.network.master, lasts_us)
+        _take_down(sim, lasts_us)
         return
     name, strayed = process.host.name, sim.network.strayed
     sim.say("%s does not reach Redis", name)
@@ -212,29 +221,49 @@ def rollback(sim: Simulation) -> None:
     server.data = server.data_at(sim.world.now_us - age_us)
 
 
-def _promote(sim: Simulation, *, split_us: int, lost_us: int, ran_s: int) -> None:
-    network = sim.network
-    new = RedisModel(sim.world, f"redis{len(network.servers)}", network.master.shows)
+def _promote(sim: Simulation, *, lost_us: int, ran_s: int = 1, split_us: int = 0) -> None:
+    """Let another server take over from the master, without its last writes.
+
+    Args:
+        ran_s: how long the new one has been running.
+        split_us: how long the old master goes on answering some clients.
+    """
+    network, old, now_us = sim.network, sim.network.master, sim.world.now_us
+    new = RedisModel(sim.world, f"redis{len(network.servers)}", old.shows)
     new.started_before(ran_s)
     new.offset_us = sim.redis_offset_us()
+    new.data = old.data_at(now_us - lost_us)
+    # to another replica of it that is behind it belongs what the old master did before
+    new.history = [*old.history_until(now_us - lost_us), (now_us, new.copy_data())]
+    network.servers.append(new)
+    network.master = new
+    sim.say("%s takes over from %s", new.name, old.name)
 
-    def come() -> None:
-        sim.went_unnoticed()
-        sim.somebody_comes()
+    def end() -> None:
+        old.up = False
+        network.strayed.clear()
 
-    sim.promote(network, new, lost_us=lost_us, split_us=split_us, come=come)
+    sim.went_unnoticed()
+    sim.somebody_comes()
+    if not split_us:
+        end()
+        return
+    for process in sim.living:
+        if sim.random.random() < 0.5:
+            network.strayed[process.host.name] = old
+    sim.world.after(split_us, end)
 
 
 def failover(sim: Simulation) -> None:
     if sim.may_forget("failover"):
-        _promote(sim, split_us=0, lost_us=sim.lost_us(3_000_000), ran_s=1)
+        _promote(sim, lost_us=sim.lost_us(3_000_000))
 
 
 def split(sim: Simulation) -> None:
     """Fail over; the deposed master continues to answer some clients, for failover_slack at most."""
     if not sim.network.strayed and sim.may_forget("split"):
         split_us = sim.random.randint(1, sim.slack_us)
-        _promote(sim, split_us=split_us, lost_us=sim.lost_us(3_000_000), ran_s=1)
+        _promote(sim, lost_us=sim.lost_us(3_000_000), split_us=split_us)
 
 
 def moved(sim: Simulation) -> None:
@@ -251,7 +280,7 @@ def moved(sim: Simulation) -> None:
 
     def move() -> None:
         ran_s = random.choice((0, random.randint(0, 3 * sim.ttl_us // 1_000_000), LONG_UPTIME_S))
-        _promote(sim, split_us=0, lost_us=lost_us, ran_s=ran_s)
+        _promote(sim, lost_us=lost_us, ran_s=ran_s)
 
     sim.before_heal(random.choice((0, 0, random.randint(0, 2 * sim.ttl_us))), move)
 

@@ -21,7 +21,6 @@ from snowredis.process.names import ProcessName
 from snowredis.settings import ClockPolicy
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
-from tests.lab.simulation.base import Schedule
 from tests.lab.simulation.checker import Checker
 from tests.lab.simulation.faults import FAULTS
 from tests.lab.simulation.machines import Machines
@@ -31,7 +30,8 @@ from tests.lab.simulation.process import Process
 from tests.lab.simulation.redis_faults import CLOCKS, IDENTITIES, LOSSES, NOT_ASSURED, OF_SENTINEL
 from tests.lab.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
 from tests.lab.simulation.sequences import WITH_OUTAGE_LANE
-from tests.lab.simulation.world import START_US, Stuck
+from tests.lab.simulation.stand_ins import Host
+from tests.lab.simulation.world import START_US, Stuck, World
 from tests.support.holder import create
 
 if TYPE_CHECKING:
@@ -60,11 +60,16 @@ class Result:
     trace: list[str] = field(default_factory=list)
 
 
-class Simulation(Schedule[Process]):
-    """Run of one schedule: its fleet, pool, network and faults."""
+class Simulation:
+    """Run of one schedule: its fleet, pool, network and faults. One seed decides everything."""
 
     def __init__(self, seed: int, classes: Iterable[str] | None = None, *, traced: bool = False) -> None:
-        super().__init__(seed, traced=traced)
+        self.world = World(seed, traced=traced)
+        self.random = self.world.random
+        self.fired: Counter[str] = Counter()
+        self.processes: list[Process] = []
+        self.healed = False
+        self._names = self._hosts = 0
         self.seed = seed
         self.classes = tuple(classes) if classes is not None else self._draw_classes()
         self.alarms = 0
@@ -152,6 +157,7 @@ class Simulation(Schedule[Process]):
         }
         self.size = random.randint(2, 6)
         self.makers = random.choice((1, 1, 2))
+        # between two calls of a process
         self.gap_us = random.choice((200_000, 500_000, 1_000_000)) * self.makers
         # how often another task comes in where a clock is read
         self.preempt = random.choice((0.0, 0.02, 0.2))
@@ -193,8 +199,21 @@ class Simulation(Schedule[Process]):
             if not process.generator.closed
         ]
 
-    def emit(self, process: Process, made: int) -> None:
-        self.checker.emit(process, made)
+    def someone(self) -> Process | None:
+        living = self.living
+        return self.random.choice(living) if living else None
+
+    def new_name(self) -> str:
+        self._names += 1
+        return f"p{self._names}"
+
+    def new_host(self) -> Host:
+        self._hosts += 1
+        return Host(f"h{self._hosts}")
+
+    def say(self, what: str, *values: object) -> None:
+        if self.world.trace is not None:
+            self.world.note("*** " + what, *values)
 
     def redis_offset_us(self) -> int:
         return self.random.randint(-self.skew_us // 2, self.skew_us // 2)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import snowredis
+from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import LeaseExpired, SnowredisError, StoreUnavailable
 from snowredis.snowflake.generator import SnowflakeGenerator
@@ -73,6 +74,19 @@ def test_ids_go_on_for_a_day_in_the_highest_namespace_and_in_order(fleet: Fleet,
         assert fleet.make(ids, 2) == OUT
     assert fleet.ids == sorted(fleet.ids)
     assert ids.in_outage_lane
+
+
+def test_the_first_id_of_the_outage_lane_is_later_than_ids_that_were_borrowed() -> None:
+    """The last ticks of the ordinary reservation are used before the clock shows them."""
+    layout = Layout(backup_bits=2, worker_bits=2, sequence_bits=1)
+    fleet = Fleet(PoolConfig(name="borrowed", layout=layout, ttl_ms=TTL_MS, outage_reserve_ms=DAY_MS))
+    ids = fleet.generator(rules=ClockRules(max_ahead_ms=1_000))
+    made = ids.next_ids(1)
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS - 500)
+    while layout.decode(made[-1]).backup != OUT:
+        made += ids.next_ids(10)
+    assert made == sorted(made)
 
 
 def test_they_end_with_the_reservation_of_the_outage_lane(fleet: Fleet, ids: SnowflakeGenerator) -> None:

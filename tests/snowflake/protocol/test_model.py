@@ -305,6 +305,20 @@ def test_every_error_has_a_sample_here_and_a_line_in_the_tree() -> None:
     assert all(f"{name} " in errors.__doc__ or f"{name}\n" in errors.__doc__ for name in classes)
 
 
+@pytest.mark.parametrize(
+    ("error", "parent"),
+    [
+        ("ConfigError", "ValueError"),
+        ("LayoutError", "ValueError"),
+        ("InvalidId", "ValueError"),
+        ("PoolNotFound", "SnowredisError"),
+        ("LeaseLost", "LeaseExpired"),
+    ],
+)
+def test_errors_are_kinds_of_these(error: str, parent: str) -> None:
+    assert parent in [kind.__name__ for kind in getattr(errors, error).__mro__]
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_an_error_survives_pickling_and_carries_its_values(name: str) -> None:
     error = getattr(errors, name)(*SAMPLES[name])
