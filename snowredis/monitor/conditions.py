@@ -228,9 +228,7 @@ def _floor(snapshot: Snapshot) -> Condition | None:
     text = f"new workers are served in {wait}, at {time_text(info.floor_ms)}: {reason}"
     if snapshot.living:
         return Condition("warning", text, f"wait: {counted(snapshot.living)} with a valid lease go on without a pause")
-    if snapshot.is_new:
-        return Condition("warning", text, "wait")
-    if snapshot.has_outage_lanes or snapshot.awaits_adoptions:
+    if snapshot.is_new or snapshot.has_outage_lanes or snapshot.awaits_adoptions:
         advice = "workers that live say so within a heartbeat; those with an outage lane go on, and get worker ids then"
         return Condition("warning", text, f"wait: {advice}")
     text = f"no worker can make ids until {time_text(info.floor_ms)}, in {wait}: no lease is valid, and {reason}"

@@ -25,8 +25,6 @@ from snowredis.snowflake.protocol.record import REASONS, EventKind, FloorReason,
 PAGE = 1_000
 _LANES = re.compile(r"\d{1,15}(,\d{1,15}){0,63}", re.ASCII)
 _KINDS = {kind.value: kind for kind in EventKind}
-# comes before every id in a stream; as the id of a deleted entry: none was deleted
-NO_ID = "0-0"
 # id and fields of an entry of a stream
 Entry: TypeAlias = tuple[bytes | str, dict[Any, Any]]
 
@@ -166,23 +164,13 @@ def field_of(entry: Entry, name: str) -> str:
     return text_of(fields.get(name.encode()) or fields.get(name) or b"")
 
 
-def read_gaps(client: Any, name: str) -> str:
-    """Return the id of the newest entry that was deleted by hand, NO_ID if none was. Raises StoreUnavailable."""
-    key = pool_keys(name)[2]
-    with translated(address(client)):
-        stream = {text_of(k): v for k, v in client.xinfo_stream(key).items()} if client.exists(key) else {}
-    return text_of(stream.get("max-deleted-entry-id", NO_ID))
-
-
 def read_memory(pool: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Entry]:
     """Return the entries of a pool of snowredis.testing as read_entries() does."""
+
+    def place(event_id: str) -> tuple[int, ...]:
+        # a time alone comes before the events of its ms
+        return tuple(map(int, event_id.split("-")))
+
     store = pool._stores.get(name)
-    after = (0, -1) if since is None else place(since)
-    entries = [entry for entry in list(store._entries) if place(entry[0]) > after] if store else []
+    entries = [entry for entry in list(store._entries) if place(entry[0]) > place(since or "0")] if store else []
     return entries if newest is None else entries[max(0, len(entries) - newest) :]
-
-
-def place(event_id: str) -> tuple[int, int]:
-    """Return a key by which ids of events are compared; a time alone comes before the events of its ms."""
-    time_ms, _, number = event_id.partition("-")
-    return int(time_ms), int(number or -1)

@@ -1,8 +1,8 @@
 """Which process made an id: the last one in the pool's events whose reservation had begun at the tick of the id.
 
 Reservations of one lane never overlap, and the next holder of a worker id begins where the one before stopped. So only
-ticks decide. Missing events prove nothing: the stream is trimmed, a server may have lost its newest events, or a person
-deleted some. What cannot be known is unknown. Pure, but for what reads the history.
+ticks decide. Missing events prove nothing: the stream is trimmed, or a server may have lost its newest events. What
+cannot be known is unknown. Pure, but for what reads the history.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from snowredis.core.as_json import IdNumber, NowMs
 from snowredis.core.layout import Parts
 from snowredis.core.values import check_id
 from snowredis.errors import InvalidId
-from snowredis.monitor.events import NO_ID, Event, parse_all, read_entries, read_gaps
+from snowredis.monitor.events import Event, parse_all, read_entries
 from snowredis.monitor.lease import Lease, State
 from snowredis.monitor.pool import PoolInfo, time_text
 from snowredis.monitor.pool_reader import RedisPoolReader
@@ -55,23 +55,11 @@ class History:
         info: the pool.
         events: the oldest first.
         records: the leases that the records show, by worker id, read before the events; others may be missing.
-        deleted_id: id of the newest event that was deleted by hand; NO_ID if none was.
     """
 
     info: PoolInfo
     events: Sequence[Event]
     records: Mapping[int, Lease] = field(default_factory=dict)
-    deleted_id: str = NO_ID
-
-    @property
-    def has_holes(self) -> bool:
-        """True if events are missing between the first and the last."""
-        counted, is_whole = 0, False
-        for event in self.events:
-            if event.kind == EventKind.FLOOR and event.reason == FloorReason.NO_POOL:
-                counted, is_whole = 0, True
-            counted += event.kind == EventKind.CLAIMED
-        return (is_whole and counted < self.info.claims) or self.deleted_id != NO_ID
 
 
 def read_history(reader: RedisPoolReader, workers: Sequence[int]) -> History:
@@ -79,11 +67,11 @@ def read_history(reader: RedisPoolReader, workers: Sequence[int]) -> History:
 
     Blocks for about 25 ms for each 1,000 events. Raises StoreUnavailable.
     """
-    info, deleted_id = reader.info(), read_gaps(reader.client, reader.name)
+    info = reader.info()
     # in this order: an event may be newer than the records, but no record may be newer than the events
     records = {worker: lease for worker in workers if (lease := reader.worker(worker)) is not None}
     events = parse_all(read_entries(reader.client, reader.name))
-    return History(info, events, records, deleted_id)
+    return History(info, events, records)
 
 
 def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
@@ -150,11 +138,15 @@ def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
     maker: _Maker | None = None
     end: Event | None = None
     doubt, is_rolled_back = "", False
+    # claims since the pool was created, if that is among the events
+    claims, is_whole = 0, False
     for index, event in enumerate(history.events):
+        claims += event.kind == EventKind.CLAIMED
         if event.kind == EventKind.FLOOR:
             # what happened just before it may be missing; of what is before the first event, nothing is known at all
             if event.reason in (FloorReason.ENDED, FloorReason.NO_POOL):
                 maker = end = None
+                claims, is_whole = 0, event.reason == FloorReason.NO_POOL
             is_rolled_back = event.reason == FloorReason.ROLLED_BACK
             doubt = f"Redis may have lost events before {time_text(event.at_ms)}: {event.text}" if index else ""
         elif event.worker != worker:
@@ -175,8 +167,8 @@ def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
     record = history.records.get(worker)
     if record is not None and tick_ms < record.owner.taken_ms <= tick_ms + ttl_ms:
         doubt = doubt or _TAKEN
-    if maker is not None and history.has_holes:
-        doubt = doubt or "events of this pool were deleted by hand, or could not be written"
+    if maker is not None and is_whole and claims < info.claims:
+        doubt = doubt or "claims of this pool are missing among its events"
     return _verdict(worker, record, lane, tick_ms, maker, end, doubt)
 
 

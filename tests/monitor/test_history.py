@@ -29,7 +29,7 @@ PAST = History(INFO, ())
 
 def past_of(**values: Any) -> History:
     """Return an empty history of a pool with these fields of PoolInfo and of History."""
-    own = {name: values.pop(name) for name in ("records", "deleted_id") if name in values}
+    own = {name: values.pop(name) for name in ("records",) if name in values}
     return History(replace(INFO, **values), (), **own)
 
 
@@ -122,10 +122,7 @@ def test_a_history_that_was_trimmed_is_not_trusted_before_its_beginning() -> Non
     assert "as far as the events go" in found(only_berta, 1_200_000).reason
 
 
-def test_events_that_were_deleted_by_hand_make_nothing_certain() -> None:
-    deleted = past_of(deleted_id="1200000-0")
-    assert asked(TWO, 1_100_500, past=deleted) == ("probable", "anna")
-    # a claim may be missing by the pool's own count
+def test_a_claim_that_the_pool_counted_and_the_events_lack_makes_nothing_certain() -> None:
     assert asked(TWO, 1_100_500, past=past_of(claims=3)) == ("probable", "anna")
     assert asked(TWO, 1_100_500, past=past_of(claims=2)) == ("certain", "anna")
 
