@@ -228,9 +228,12 @@ def test_the_command_shows_the_workers_of_the_pool_in_the_settings(
     project: Project, on_redis: Callable[[str], dict[str, Any]]
 ) -> None:
     settings = on_redis("looked-at")
-    said = project.program("workers", SNOWREDIS=settings)
+    show = ("shell", "-c", "from shop.workers import show_with_this_process; show_with_this_process()")
+    said = project.manage(*show, SNOWREDIS=settings)
     assert "pool looked-at at unix://" in said
-    assert "django web" in said
+    # the label names the project and the command
+    assert '"label": "django web shell"' in said
+    assert '"label": "mine"' in project.manage(*show, SNOWREDIS=settings | {"label": "mine"})
     shown: dict[str, Any] = json.loads(project.manage("snowredis_workers", "--json", SNOWREDIS=settings))
     assert shown["pool"]["name"] == "looked-at"
     assert "no worker is alive" in project.manage("snowredis_workers", SNOWREDIS=settings)
@@ -240,12 +243,3 @@ def test_the_command_says_what_it_cannot_show(project: Project) -> None:
     assert "A pool in memory has no workers elsewhere" in project.manage("snowredis_workers", fails=True)
     said = project.manage("snowredis_workers", fails=True, SNOWREDIS={"url": "redis://127.0.0.1:1"})
     assert "cannot be used" in said
-
-
-def test_the_label_names_the_project_and_the_command(
-    project: Project, on_redis: Callable[[str], dict[str, Any]]
-) -> None:
-    show = ("shell", "-c", "from shop.workers import show_with_this_process; show_with_this_process()")
-    settings = on_redis("labelled")
-    assert '"label": "django web shell"' in project.manage(*show, SNOWREDIS=settings)
-    assert '"label": "mine"' in project.manage(*show, SNOWREDIS=settings | {"label": "mine"})

@@ -1,10 +1,11 @@
-"""Each path with each method: the response ends, and the next request of the connection is served."""
+"""Each path with each method, and requests of broken shapes: the next request is served, and the log does not grow."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
 import json
+import socket
 
 import pytest
 
@@ -32,7 +33,31 @@ def test_every_path_ends_its_response_to_every_method(server: RedisServer, pool_
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)) as connection:
             for method in METHODS:
                 connection.request(method, path)
-                connection.getresponse().read()
+                refused = connection.getresponse()
+                refused.read()
+                assert method in ("GET", "HEAD") or refused.status == (404 if path == "/nothing" else 405)
                 connection.request("GET", "/id")
                 response = connection.getresponse()
                 assert (response.status, len(json.loads(response.read()))) == (200, 1), (method, path)
+
+
+BROKEN = [
+    b"\x00\xff\x16\x03\r\n\r\n",
+    b"GET  /id HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /id HTTP/1.1\r\nHost : localhost\r\n\r\n",
+    b"GET /id HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+    b"GET /%00%ff HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 70_000 + b"\r\n\r\n",
+    b"POST /id HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
+    b"POST /id HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\nffffffffffffffffff\r\n",
+    b"GET /id HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic \xff\xfe===\r\nUpgrade: websocket\r\n\r\n",
+]
+
+
+def test_requests_of_broken_shapes_break_nothing_and_fill_no_log(served: Served) -> None:
+    size = served.log.stat().st_size
+    for request in BROKEN * 5:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=0.1) as raw, contextlib.suppress(OSError):
+            raw.sendall(request)
+            assert b" 500 " not in raw.recv(65536)
+    assert served.ask("/id?pool=shared-0")[0] == 200
+    assert served.log.read_text()[size:].count("\n") < 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from starlette.testclient import TestClient
@@ -16,19 +16,20 @@ from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.web.conftest import client_of
 
+Served: TypeAlias = tuple[TestClient, snowredis.SnowflakeGenerator]
 # values that another reading has changed
 _MOVING = {"at", "heartbeat_at", "ends_at", "ids_until", "ids_made", "ids_per_second", "clock_offset_ms"}
 
 
 @pytest.fixture
-def served(server: RedisServer, pool_name: str, each_request_reads: None) -> Iterator[tuple[TestClient, int]]:
-    """Yield a client of a service, and an id that another process of the pool made."""
+def served(server: RedisServer, pool_name: str, each_request_reads: None) -> Iterator[Served]:
+    """Yield a client of a service, and a generator of its pool."""
     new_pool(server.url, pool_name)
     app = create_app(server.url, pools=[pool_name])
     with snowredis.connect(server.url, pool=pool_name, label="maker") as ids:
-        an_id = ids.next_id()
+        ids.claim()
         with client_of(app) as client:
-            yield client, an_id
+            yield client, ids
 
 
 def steady(value: Any) -> Any:
@@ -44,12 +45,30 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[Any]:
 
 
 def test_the_service_and_the_commands_show_the_same(
-    served: tuple[TestClient, int], server: RedisServer, pool_name: str, capsys: pytest.CaptureFixture[str]
+    served: Served,
+    server: RedisServer,
+    pool_name: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    client, an_id = served
+    client, ids = served
+    an_id = ids.next_id()
     options = ("--url", server.url, "--pool", pool_name, "--json")
     assert [steady(client.get("/workers").json())] == steady(printed(capsys, "workers", *options))
     assert client.get("/events").json()["events"] == printed(capsys, "events", *options)
     whois = client.get(f"/whois/{an_id}").json()["whois"]
     assert whois["maker"]["label"] == "maker"
     assert [steady(whois)] == steady(printed(capsys, "whois", str(an_id), *options))
+
+
+def test_no_record_has_the_token_of_a_lease_or_its_hash(
+    served: Served,
+) -> None:
+    client, ids = served
+    assert ids.lease is not None
+    assert ids._lease_manager.held is not None
+    for path in ("/workers", "/events", f"/whois/{ids.next_id()}"):
+        text = client.get(path).text
+        assert "maker" in text
+        assert "token" not in text
+        assert ids.lease.token_hash not in text
+        assert ids._lease_manager.held.token not in text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import sys
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from snowredis.web.messages import (
     problem_of,
 )
 from snowredis.web.service import create_app, from_environment
-from tests.support import warm
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.web.conftest import client_of
@@ -115,14 +113,6 @@ def test_what_is_no_id_is_400_and_says_why(client: TestClient, text: str) -> Non
     assert answer.status_code == 400
     assert answer.json()["error"] == "InvalidId"
     assert answer.headers["content-type"] == "application/problem+json"
-
-
-@pytest.mark.parametrize("path", ["/", "/decode/1", "/id", "/ids?count=1", "/workers", "/nothing"])
-def test_another_method_is_405_or_404_and_makes_no_id(client: TestClient, path: str) -> None:
-    before = client.get("/workers").json()["leases"]
-    for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
-        assert client.request(method, path).status_code == (404 if path == "/nothing" else 405)
-    assert client.get("/workers").json()["leases"][0]["ids_made"] == before[0]["ids_made"]
 
 
 def test_health_and_readiness_need_no_more_than_a_lease(client: TestClient) -> None:
@@ -248,26 +238,6 @@ def test_what_nobody_thought_of_is_500_and_says_nothing(client: TestClient, monk
 # --- on a real Redis -------------------------------------------------------------------------------
 
 
-def test_what_the_pool_looks_like_is_told_without_tokens(server: RedisServer, pool_name: str) -> None:
-    new_pool(server.url, pool_name)
-    with snowredis.connect(server.url, pool=pool_name, label="shop") as ids:
-        ids.next_id()
-        assert ids.lease is not None
-        secrets = (ids.lease.token_hash, ids._lease_manager.held.token if ids._lease_manager.held else "none")
-        with client_of(create_app(server.url, pools=[pool_name])) as client:
-            answers = [client.get(path) for path in ("/workers", "/events", f"/whois/{ids.next_id()}")]
-    workers, events, whois = (answer.json() for answer in answers)
-    assert {row["label"] for row in workers["leases"]} == {"shop", "snowredis serve"}
-    assert workers["leases"][0]["state"] == "alive"
-    assert (workers["pool"]["used"], workers["pool"]["capacity"]) == (2, 1024)
-    assert [event["kind"] for event in events["events"]].count("claimed") == 2
-    assert whois["whois"]["maker"]["label"] == "shop"
-    assert whois["whois"]["id"] == whois["decoded"]["id"]
-    for answer in answers:
-        assert not any(secret in answer.text for secret in secrets)
-        assert "token" not in answer.text
-
-
 def test_settings_that_nobody_gives_are_the_pools_own(server: RedisServer, pool_name: str) -> None:
     new_pool(server.url, pool_name, layout="twitter", ttl=7)
     with client_of(create_app(server.url, pools=[pool_name])) as client:
@@ -306,17 +276,6 @@ def test_a_variable_that_makes_no_sense_is_refused(name: str, text: str) -> None
 # --- for programs ----------------------------------------------------------------------------------
 
 
-def test_the_description_names_every_route(client: TestClient) -> None:
-    told = client.get("/openapi.json").json()
-    assert told["openapi"].startswith("3.1")
-    for path, operations in told["paths"].items():
-        ((method, operation),) = operations.items()
-        given = path.replace("{text}", "1") + ("?count=2" if path == "/ids" else "")
-        answer, described = client.request(method, given), operation["responses"]
-        kind = answer.headers["content-type"].partition(";")[0]
-        assert kind in described.get(str(answer.status_code), described["default"])["content"], path
-
-
 def test_metrics_count_what_was_served(client: TestClient) -> None:
     pytest.importorskip("prometheus_client")
     client.get("/ids?count=30&pool=b")
@@ -343,9 +302,3 @@ def test_events_of_a_worker_are_told(server: RedisServer, pool_name: str) -> Non
         assert of_one == [event for event in events if event["worker"] == worker]
         for query in ("worker=-1", "worker=x", "worker=4194304", "worker=" + "9" * 30):
             assert client.get(f"/events?{query}").status_code == 400
-
-
-def test_importing_the_library_does_not_import_the_framework() -> None:
-
-    script = "import sys, snowredis.cli.commands.serve; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
-    assert warm.run([sys.executable, "-c", script]).returncode == 0

@@ -8,3 +8,4 @@ from shop.models import Tag
 def show_with_this_process():
     Tag.objects.create()
     call_command("snowredis_workers", "--json")
+    call_command("snowredis_workers")
