@@ -235,16 +235,6 @@ def test_one_row_takes_one_id_and_the_object_knows_it(engine: sa.Engine, calls: 
         assert result.inserted_primary_key[0] > order.id
 
 
-def test_each_column_of_many_rows_has_ids_of_its_own(engine: sa.Engine, calls: list[int]) -> None:
-    with Session(engine) as session:
-        customer = Customer()
-        session.add_all([Order(customer=customer) for _ in range(50)])
-        session.flush()
-        orders = session.scalars(sa.select(Order)).all()
-        assert len({n for order in orders for n in (order.id, order.number)} | {customer.id}) == 101
-    assert calls == [50, 50]
-
-
 def test_ids_that_the_caller_gives_are_kept(engine: sa.Engine, calls: list[int]) -> None:
     with Session(engine) as session:
         session.add_all([Customer(id=1), Customer(id=2)])
@@ -432,34 +422,7 @@ def test_a_foreign_key_that_was_declared_as_integer_gets_64_bits(customers_first
     assert "customer_id BIGINT NOT NULL" in str(CreateTable(orders))
 
 
-# --- asyncio -------------------------------------------------------------------------------------
-
-
-def test_under_asyncio_the_loop_goes_on_while_a_batch_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def insert() -> None:
-        asked, may_go = asyncio.Event(), asyncio.Event()
-        anext_ids = SnowflakeGenerator.anext_ids
-
-        async def waits(self: SnowflakeGenerator, count: int) -> list[int]:
-            asked.set()
-            await may_go.wait()
-            return await anext_ids(self, count)
-
-        monkeypatch.setattr(SnowflakeGenerator, "anext_ids", waits)
-        engine = create_async_engine("sqlite+aiosqlite://")
-        async with engine.begin() as connection:
-            await connection.run_sync(Base.metadata.create_all)
-            inserted = asyncio.create_task(connection.execute(sa.insert(customers), ROWS))
-            await asked.wait()
-            assert not inserted.done()
-            may_go.set()
-            await inserted
-        await engine.dispose()
-
-    asyncio.run(insert())
-
-
-# --- real processes, real servers ----------------------------------------------------------------
+# --- a real server, and asyncio ---------------------------------------------------------------------
 
 
 def test_postgresql_takes_ids_batch_by_batch_sync_and_async(

@@ -134,13 +134,6 @@ def test_under_asyncio_ids_of_any_kind_are_made() -> None:
     assert len({row.id for row in made}) == len({row.number for row in made}) == 51
 
 
-def test_a_generator_can_be_given_instead_of_a_kind() -> None:
-    ids = snowredis.generator("uuid4", form="text")
-    assert GeneratedId(ids).impl.length == 36
-    with pytest.raises(snowredis.ConfigError, match="unknown setting 'frm' of uuid4 generators"):
-        GeneratedId("uuid4", frm="text")
-
-
 def test_a_column_keeps_its_type_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """SNOWREDIS_FORM is a setting of the process' kind of ids, which is another one here."""
     source = GeneratedId("uuid7")._source

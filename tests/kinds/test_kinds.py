@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
 import tomllib
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import snowredis
 from snowredis.kinds.lookup import GROUP, OUR_KINDS, find_kind
-from tests.support import warm
-
-ROOT = Path(__file__).parents[2]
+from tests.support.programs import ROOT, run
 
 
 def test_ids_of_every_kind_are_what_its_description_says(kind: str, settings: dict[str, Any]) -> None:
@@ -106,11 +102,7 @@ def test_threads_share_a_generator_of_every_kind(kind: str, settings: dict[str, 
 @pytest.mark.parametrize("pids", [[], ["the same"]], ids=["", "in namespaces of their own"])
 @pytest.mark.parametrize("local_kind", ["uuid7", "uuid4", "ulid", "objectid"])
 def test_forked_children_repeat_no_id_of_each_other(local_kind: str, pids: list[str]) -> None:
-    program = ROOT / "tests/kinds/programs/forked_ids.py"
-    done = warm.run(
-        [sys.executable, program, local_kind, *pids], capture_output=True, text=True, timeout=60, check=True
-    )
-    made = done.stdout.split()
+    made = run("tests.kinds.programs.forked_ids", local_kind, *pids).split()
     # the random part alone: the time may differ by chance. An ObjectId's begins after 8 digits
     random_parts = {an_id[8:] if local_kind == "objectid" else an_id[-14:] for an_id in made}
     assert (len(made), len(random_parts)) == (180, 180)
