@@ -199,19 +199,6 @@ def test_no_id_is_repeated_while_the_server_is_killed_and_started_again_and_agai
 
 
 @pytest.mark.usefixtures("real")
-def test_numbers_go_on_after_a_restart(home: Path) -> None:
-    from snowredis.numbers import create_tag
-
-    create_tag(f"embedded://{home}", "t")
-    last = 0
-    for end in (kill, embedded.stop, kill):
-        with contextlib.closing(snowredis.generator("segment", tag="t", url=f"embedded://{home}")) as segments:
-            assert segments.next_id() > last
-            last = segments.next_id()
-        end(home)
-
-
-@pytest.mark.usefixtures("real")
 def test_a_forked_child_does_not_keep_the_lock_of_a_server_that_has_ended(
     home: Path, spawn: Callable[..., User]
 ) -> None:

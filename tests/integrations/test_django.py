@@ -157,8 +157,7 @@ PROGRAMS = (
 # program with apps of its own -> packages that it needs
 WITH_APPS: dict[str, tuple[str, ...]] = {
     "graphql": ("graphene_django", "strawberry_django"),
-    "openapi": ("rest_framework", "drf_spectacular"),
-    "rest": ("rest_framework",),
+    "rest": ("rest_framework", "drf_spectacular"),
 }
 
 
