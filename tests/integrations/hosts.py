@@ -22,8 +22,8 @@ from snowredis.core.layout import Layout
 from snowredis.monitor.lease import Lease
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.integrations.application import NOTES_KEY
-from tests.support import waiting, warm
-from tests.support.programs import ROOT
+from tests.support import waiting
+from tests.support.programs import ROOT, in_background
 from tests.support.servers import RedisServer
 
 POOL = "hosts"
@@ -151,24 +151,12 @@ def run_host(
         "BROKER": broker(server),
         "PYTHONPATH": os.pathsep.join([str(ROOT)] + [sysconfig.get_path("purelib")] * (not is_python)),
     }
-    with (directory / "host.log").open("ab") as log:
-        process = warm.Popen(
-            [sys.executable, "-m", *command] if is_python else command,
-            # which gevent patches before it is imported
-            imported=() if "--pool=gevent" in arguments else (IMPORTED.get(program, program),),
-            cwd=ROOT if is_python else directory,
-            env=os.environ | settings | more,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
+    # gevent patches what was not imported yet
+    imported = () if "--pool=gevent" in arguments else (IMPORTED.get(program, program),)
+    words = [sys.executable, "-m", *command] if is_python else command
+    options: dict[str, Any] = {"cwd": ROOT if is_python else directory, "env": os.environ | settings | more}
+    with in_background(words, directory / "host.log", imported=imported, **options) as process:
         yield Host(server, directory, process)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 # what takes long to import, of a program whose own module cannot be imported

@@ -15,9 +15,9 @@ from types import ModuleType
 import pytest
 
 from tests.support import warm
+from tests.support.programs import ROOT
 from tests.support.shared import made_once
 
-ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "game_shards.py"
 
 

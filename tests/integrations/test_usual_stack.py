@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from tests.support import warm
 from tests.support.databases import DatabaseServer
 from tests.support.pages import blocks_of
 from tests.support.ports import free_port
+from tests.support.programs import in_background
 from tests.support.servers import redis_server
 from tests.support.waiting import eventually
 
@@ -41,19 +41,11 @@ PAGE = "docs/how-to/usual-stack.md"
 
 @contextlib.contextmanager
 def running(command: list[str], directory: Path, environment: dict[str, str]) -> Iterator[None]:
-    with (directory / f"{command[2]}.log").open("wb") as log:
-        process = warm.Popen(
-            command, imported=IMPORTED, cwd=directory, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            yield
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+    log = directory / f"{command[2]}.log"
+    with in_background(command, log, imported=IMPORTED, cwd=directory, env=environment) as process:
+        yield
+        process.terminate()
+        process.wait(20)
 
 
 @pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason=f"not all are installed: {', '.join(NEEDED)}")

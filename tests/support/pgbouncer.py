@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.databases import START_LIMIT_S, MissingDatabase, PostgreSQL, program
+from tests.support.programs import in_background
 from tests.support.waiting import eventually
 
 # a part of the name of the socket
@@ -50,9 +50,7 @@ def pgbouncer(server: PostgreSQL, size: int = 2) -> Iterator[Path]:
         if "user" in options:
             os.chown(directory, options["user"], options["group"])
         log = directory / "log"
-        with log.open("wb") as output:
-            process = subprocess.Popen([pooler, "-q", settings], stdout=output, stderr=output, **options)
-        try:
+        with in_background([pooler, "-q", settings], log, **server.process_options) as process:
 
             def replies() -> bool:
                 assert process.poll() is None, log.read_text(errors="replace")
@@ -61,9 +59,6 @@ def pgbouncer(server: PostgreSQL, size: int = 2) -> Iterator[Path]:
 
             eventually(replies, "a reply of PgBouncer", START_LIMIT_S, ignored=(psycopg.OperationalError,))
             yield directory
-        finally:
-            process.kill()
-            process.wait(START_LIMIT_S)
 
 
 def pooled(directory: Path, database: str, user: str = "postgres") -> str:

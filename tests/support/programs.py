@@ -1,9 +1,13 @@
-"""Small programs run as processes of their own, and their output."""
+"""Programs run as processes of their own: to their end, for their output, or in the background."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,3 +36,22 @@ def run(module: str, *arguments: str, timeout_s: float = 60) -> str:
     assert process.returncode == 0, errors
     assert not errors, errors
     return output
+
+
+@contextlib.contextmanager
+def in_background(
+    command: Sequence[str | Path], log: Path, *, imported: tuple[str, ...] = (), **options: Any
+) -> Iterator[subprocess.Popen[Any]]:
+    """Run a program for the length of the with block, and append what it prints to *log*.
+
+    In the end it is killed, with what it started, if it has not ended. *imported*: as of Popen.
+    """
+    with log.open("ab") as output:
+        options |= {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output, "start_new_session": True}
+        process = Popen(command, imported=imported, **options)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)

@@ -21,14 +21,13 @@ from starlette.testclient import TestClient
 
 from snowredis.testing import memory_pool
 from snowredis.web.service import Service, create_app
-from tests.support import warm
 from tests.support.pages import blocks_of
 from tests.support.pools import new_pool
 from tests.support.ports import free_port
+from tests.support.programs import in_background
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
-ROOT = Path(__file__).parents[2]
 SHARED = [f"shared-{number}" for number in range(6)]
 TOKEN = "correct-horse-battery-staple"
 _numbers = itertools.count(1)
@@ -109,37 +108,25 @@ Serve = Callable[..., Served]
 @contextlib.contextmanager
 def serving(directory: Path) -> Iterator[Serve]:
     """Yield a function that starts `snowredis serve`, or another command that contains {port}."""
-    started: list[Served] = []
+    with contextlib.ExitStack() as stack:
 
-    def start(
-        *options: str, url: str, command: list[str] | None = None, ready: str = "/readyz", **environment: str
-    ) -> Served:
-        port, log = free_port(), directory / f"serve{len(started)}.log"
-        program = ["-m", "snowredis", "serve", "--port", "{port}"] if command is None else command
-        arguments = [part.format(port=port) for part in (*program, *options)]
-        packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-        variables = os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": url} | environment
-        with log.open("wb") as output:
-            process = warm.Popen(
-                [sys.executable, *arguments],
-                imported=("uvicorn", "snowredis.web.service"),
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-        started.append(Served(process, port, log))
-        if ready:
-            started[-1].wait_for(ready)
-        return started[-1]
+        def start(
+            *options: str, url: str, command: list[str] | None = None, ready: str = "/readyz", **environment: str
+        ) -> Served:
+            port = free_port()
+            log = directory / f"serve{port}.log"
+            program = ["-m", "snowredis", "serve", "--port", "{port}"] if command is None else command
+            words = [sys.executable, *(part.format(port=port) for part in (*program, *options))]
+            packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+            variables = os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": url} | environment
+            imported = ("uvicorn", "snowredis.web.service")
+            process = stack.enter_context(in_background(words, log, imported=imported, env=variables))
+            served = Served(process, port, log)
+            if ready:
+                served.wait_for(ready)
+            return served
 
-    try:
         yield start
-    finally:
-        for served in started:
-            if served.process.poll() is None:
-                served.process.kill()
-                served.process.wait(10)
 
 
 @pytest.fixture
@@ -169,7 +156,7 @@ def nginx(tmp_path: Path) -> Iterator[Callable[..., int]]:
         pytest.skip("no nginx on PATH")
     program = NGINX
     [lines_of_page] = [block.text for block in blocks_of("docs/how-to/service.md") if "proxy_pass" in block.text]
-    processes: list[subprocess.Popen[bytes]] = []
+    stack = contextlib.ExitStack()
 
     def start(*ports: int) -> int:
         port = free_port()
@@ -188,7 +175,8 @@ def nginx(tmp_path: Path) -> Iterator[Callable[..., int]]:
             f"daemon off; pid {tmp_path / 'pid'}; error_log {tmp_path / 'err'}; events {{}}\n"
             f"http {{ access_log off; {temporary}\n{lines} }}"
         )
-        processes.append(subprocess.Popen([program, "-c", config, "-e", tmp_path / "err", "-p", tmp_path]))
+        command: list[str | Path] = [program, "-c", config, "-e", tmp_path / "err", "-p", tmp_path]
+        stack.enter_context(in_background(command, tmp_path / "nginx.log"))
 
         def accepts() -> bool:
             with socket.create_connection(("127.0.0.1", port)):
@@ -197,7 +185,5 @@ def nginx(tmp_path: Path) -> Iterator[Callable[..., int]]:
         eventually(accepts, "nginx", ignored=(OSError,))
         return port
 
-    yield start
-    for process in processes:
-        process.terminate()
-        process.wait(10)
+    with stack:
+        yield start

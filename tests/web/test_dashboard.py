@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,17 +20,16 @@ import snowredis
 from snowredis.snowflake.protocol.messages import ClaimRequest, Granted, Seen
 from snowredis.snowflake.protocol.open import pool_config
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from tests.support import warm
 from tests.support.pools import new_pool
+from tests.support.programs import start
 from tests.support.servers import RedisServer
 from tests.web.chromium import PROGRAM, Page, chromium
-from tests.web.conftest import ROOT, TOKEN, Serve
+from tests.web.conftest import TOKEN, Serve
 
 pytest.importorskip("uvicorn")
 if PROGRAM is None:
     pytest.skip("no chromium or google-chrome on PATH", allow_module_level=True)
 
-WORKER = Path(__file__).parent / "programs" / "worker.py"
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 EVIL = (
     "<img src=x onerror=window.evil=1>",
@@ -69,15 +67,9 @@ def pool(server: RedisServer, pool_name: str) -> str:
 @contextlib.contextmanager
 def worker(url: str, pool: str, label: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process with a worker id, and an id that it made."""
-    process = warm.Popen(
-        [sys.executable, WORKER, url, pool, label],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        # as one on another machine: nobody here releases its worker id when it is killed
-        env={**os.environ, "SNOWREDIS_CRASH_RECORDS": "off"},
-    )
+    # as one on another machine: nobody here releases its worker id when it is killed
+    environment = {**os.environ, "SNOWREDIS_CRASH_RECORDS": "off"}
+    process = start("tests.web.programs.worker", url, pool, label, env=environment)
     try:
         assert process.stdout is not None
         yield process, int(process.stdout.readline())

@@ -9,10 +9,11 @@ import pytest
 from snowredis.testing import memory_pool
 from snowredis.web.service import create_app
 from tests.support.pools import new_pool
+from tests.support.programs import ROOT
 from tests.support.prometheus import check_text, prometheus
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-from tests.web.conftest import ROOT, Serve, client_of
+from tests.web.conftest import Serve, client_of
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("prometheus_client")

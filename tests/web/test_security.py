@@ -16,7 +16,8 @@ from snowredis.cli import main
 from snowredis.testing import memory_pool
 from snowredis.web.access import is_loopback
 from snowredis.web.service import Service, check_token, create_app
-from tests.web.conftest import ROOT, TOKEN, client_of
+from tests.support.programs import ROOT
+from tests.web.conftest import TOKEN, client_of
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 OPEN = ["/healthz", "/readyz"]
