@@ -12,13 +12,13 @@ metrics, and a warning in the log: it disturbs no id, and no release of a worker
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import accumulate, starmap
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
@@ -29,15 +29,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Exported
 from prometheus_client.multiprocess import mark_process_dead
 
-from snowredis.monitor.metric_values import (
-    Samples,
-    SegmentTotals,
-    TotalsTracker,
-    by_metric,
-    names_in,
-    new_durations,
-    samples_of_pools,
-)
+from snowredis.monitor.metric_values import SegmentTotals, TotalsTracker, by_metric, new_durations, samples_of_pools
 from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.exit import EXIT
@@ -97,8 +89,9 @@ class MetricFiles:
         with self._lock:
             for totals in self._totals:
                 samples = totals.samples()
+                names = {labels[:1] for _, labels in samples}
                 gauges = [metric for metric in totals.metrics if metric.merged in _UNKNOWN]
-                unknown = {(metric, name): _UNKNOWN[metric.merged] for metric in gauges for name in names_in(samples)}
+                unknown = {(metric, name): _UNKNOWN[metric.merged] for metric in gauges for name in names}
                 for (metric, labels), value in (unknown | samples).items():
                     self._write(metric, labels, value)
 
@@ -180,7 +173,7 @@ def as_prometheus(metric: Metric, values: Mapping[tuple[str, ...], Any] = Mappin
     for labels, value in values.items():
         if isinstance(value, Durations):
             # Prometheus counts in each bucket those below it, too
-            counts = itertools.accumulate(value.counts)
+            counts = accumulate(value.counts)
             converted.add_metric(labels, [*zip(_BUCKETS, counts, strict=True)], sum(value.sums_s))
         else:
             converted.add_metric(labels, value)
@@ -199,11 +192,7 @@ class ProcessMetrics:
 
     def collect(self) -> Iterator[Exported]:
         for totals in self._totals:
-            yield from _exported(totals.samples())
-
-
-def _exported(samples: Samples) -> Iterator[Exported]:
-    return (as_prometheus(metric, values) for metric, values in by_metric(samples).items())
+            yield from starmap(as_prometheus, by_metric(totals.samples()).items())
 
 
 _registered: weakref.WeakKeyDictionary[CollectorRegistry, ProcessMetrics | MetricFiles] = weakref.WeakKeyDictionary()
@@ -259,4 +248,4 @@ class PoolCollector:
         watches = self._watches
         with self._lock, ThreadPoolExecutor(min(_AT_ONCE, len(watches))) as executor:
             readings = dict(zip(watches, executor.map(PoolMonitor.read, watches.values()), strict=True))
-        return _exported(samples_of_pools(readings))
+        return starmap(as_prometheus, by_metric(samples_of_pools(readings)).items())

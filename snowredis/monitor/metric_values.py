@@ -107,13 +107,8 @@ class TotalsTracker:
                 else:
                     _count(self._totals, self._seen.setdefault(member, {}), key, _numbers(value))
         totals = {key: _value(numbers) for key, numbers in self._totals.items()}
-        start = {(metric, name): 0 for metric in self.start for name in names_in(totals)}
+        start = {(metric, labels[:1]): 0 for metric in self.start for _, labels in totals}
         return totals | start | {key: _MERGE[key[0].merged](known) for key, known in gauges.items()}
-
-
-def names_in(samples: Samples) -> set[tuple[str, ...]]:
-    """Return the pools or tags of *samples*, as the values of one label."""
-    return {labels[:1] for _, labels in samples}
 
 
 # a counter has one number; a histogram has the count of each bucket, then the sum of each
