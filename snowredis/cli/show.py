@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.cli import output
 from snowredis.cli.output import MAX_FOREIGN, Column, advised, emit, printable, time_of, write
-from snowredis.core.as_json import FieldOfJson, field_at, named_fields, to_json
+from snowredis.core.as_json import FieldOfJson, field_named, to_json
 from snowredis.core.layout import Layout
 from snowredis.core.presets import preset_name
 from snowredis.core.values import duration
@@ -67,28 +67,33 @@ def table_of(records: Sequence[Any], columns: str, now_ms: int | None = None) ->
     """Return a table of *records*, all of one type; a column that has no value in any of them is left out."""
     heads: list[Column] = []
     cells: list[list[str]] = []
-    kind: type = type(records[0]) if records else object
     # column by column, since thousands of leases are shown
     for name in columns.split():
-        field: FieldOfJson | None = None
-        if records and "." not in name:
-            field = named_fields(kind)[name]
-            get = attrgetter(field.source)
-            column = [cell(field, get(record), now_ms) for record in records]
-        else:
-            both = [field_at(record, name) for record in records]
-            field = next((each for each, _ in both if each is not None), None)
-            column = [cell(*each, now_ms) for each in both]
-        if any(column) or not records:
-            heads.append(Column(title_of(name), right=_is_number(field)))
+        field, column = cells_of(records, name, now_ms)
+        if any(column):
+            is_number = field.kind in (int, float) and not field.is_time
+            heads.append(Column(title_of(name), right=is_number))
             cells.append(column)
     return output.table(heads, list(zip(*cells, strict=True)))
 
 
 def pairs_of(record: Any, columns: str, now_ms: int | None = None) -> list[str]:
     """Return names and values of *record*, without those that have none."""
-    found = ((title_of(name), cell(*field_at(record, name), now_ms)) for name in columns.split())
+    found = ((title_of(name), cells_of([record], name, now_ms)[1][0]) for name in columns.split())
     return output.pairs([(title, text) for title, text in found if text])
+
+
+def cells_of(records: Sequence[Any], name: str, now_ms: int | None) -> tuple[FieldOfJson, list[str]]:
+    """Return the field *name* of *records*, and its value in each as text; "" if a record on the way to it is None."""
+    kind: type = type(records[0])
+    field, values = field_named(kind, name), list[Any]()
+    get = attrgetter(field.source)
+    for record in records:
+        try:
+            values.append(get(record))
+        except AttributeError:
+            values.append(None)
+    return field, [cell(field, value, now_ms) for value in values]
 
 
 def title_of(name: str) -> str:
@@ -96,14 +101,10 @@ def title_of(name: str) -> str:
     return name.rpartition(".")[2].removesuffix("_ms").removesuffix("_at").replace("_", " ")
 
 
-def _is_number(field: FieldOfJson | None) -> bool:
-    return field is not None and (field.kind is int or field.kind is float) and not field.is_time
-
-
-def cell(field: FieldOfJson | None, value: Any, now_ms: int | None = None) -> str:
+def cell(field: FieldOfJson, value: Any, now_ms: int | None = None) -> str:
     """Return a value as text, by the type of its field."""
     # thousands of cells are shown
-    if field is None or value is None or value in ("", field.shown.null):
+    if value is None or value in ("", field.shown.null):
         return ""
     if type(value) is str:
         return printable(value, _MAX_TEXT)

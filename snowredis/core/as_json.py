@@ -134,24 +134,18 @@ def _field(source: str, hint: Any) -> FieldOfJson:
     return FieldOfJson(_json_name(source, shown), source, hint, kind, shown)
 
 
-def field_at(record: Any, name: str) -> tuple[FieldOfJson | None, Any]:
-    """Return the field of *record* that JSON calls *name*, and its value; "a.b": the field b of the record a.
+@cache
+def field_named(kind: type, name: str) -> FieldOfJson:
+    """Return the field of records of type *kind* that JSON calls *name*; "a.b": the field b of the record a.
 
-    (None, None) if a record on the way is None. Raises KeyError if there is no such field.
+    Raises KeyError if there is no such field.
     """
     first, _, rest = name.partition(".")
-    if record is None:
-        return None, None
-    kind: type = type(record)
-    field = named_fields(kind)[first]
-    value = attrgetter(field.source)(record)
-    return field_at(value, rest) if rest else (field, value)
-
-
-@cache
-def named_fields(kind: type) -> dict[str, FieldOfJson]:
-    """Return the fields of records of type *kind* by their names in JSON."""
-    return {field.name: field for field in fields_of(kind)}
+    field = {field.name: field for field in fields_of(kind)}[first]
+    if not rest:
+        return field
+    inner = field_named(field.kind, rest)
+    return inner._replace(source=f"{field.source}.{inner.source}")
 
 
 def is_record(kind: Any) -> bool:
