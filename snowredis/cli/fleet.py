@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import math
 import operator
 import os
 import signal
@@ -150,7 +151,10 @@ class Fleet:
 
 
 def wait_until(
-    done: Callable[[], bool], limit_s: float, failure: str, meanwhile: Callable[[], object] = lambda: None
+    done: Callable[[], bool],
+    meanwhile: Callable[[], object] = lambda: None,
+    limit_s: float = math.inf,
+    failure: str = "",
 ) -> None:
     """Wait until *done* returns True, and call *meanwhile* again and again.
 

@@ -183,7 +183,7 @@ def moment_ms(text: str) -> int:
     from snowredis.core import text as texts
 
     try:
-        return int(text) if text.isdigit() else texts.moment_ms(text)
+        return int(text) if text.isascii() and text.isdigit() else texts.moment_ms(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{printable(text, 40)!r} is not a valid time: write it as 2026-01-01, 2026-01-01T12:00:00Z or in Unix ms"

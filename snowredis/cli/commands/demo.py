@@ -125,7 +125,7 @@ class Demo:
 
     def _until(self, done: Callable[[], bool], failure: str) -> None:
         """Read the pool until *done* returns True."""
-        wait_until(done, _LIMIT_S, failure, self._read)
+        wait_until(done, self._read, _LIMIT_S, failure)
 
     def _read(self) -> None:
         records = {lease.pid: lease for lease in self._pool.workers(alive_only=False)}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import math
 import secrets
 import subprocess
 import sys
@@ -233,7 +232,8 @@ def _run(args: argparse.Namespace) -> int:
             canary.start()
             for _ in range(args.workers):
                 fleet.start(_LABEL)
-            wait_until(lambda: all(each.count for each in fleet.processes), _READY_LIMIT_S, "the processes made no ids")
+            made_ids = lambda: all(each.count for each in fleet.processes)  # noqa: E731
+            wait_until(made_ids, limit_s=_READY_LIMIT_S, failure="not all processes made ids")
             # how far the trial is
             say = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
             say(f"{args.workers} processes make ids in the pool {name}.")
@@ -275,21 +275,21 @@ def _while_failing(
         lines: list[str] = []
         pressed = threading.Thread(target=lambda: lines.append(sys.stdin.readline()), daemon=True)
         pressed.start()
-        wait_until(lambda: not pressed.is_alive(), math.inf, "", start)
+        wait_until(lambda: not pressed.is_alive(), start)
         if not any(lines):
             text = "standard input has ended, so nobody made Redis fail: there is no verdict. Give a command with --do"
             raise CommandError(ExitCode.USAGE, text)
     else:
         with subprocess.Popen(command, shell=True) as failing:  # noqa: S602 - the user's own command
-            wait_until(lambda: failing.poll() is not None, math.inf, "", start)
+            wait_until(lambda: failing.poll() is not None, start)
         if failing.returncode:
             text = f"the command ended with exit code {failing.returncode}, so there is no verdict"
             raise CommandError(ExitCode.ERROR, text)
     over_s = time.monotonic()
-    wait_until(lambda: replied_s() > over_s + _BEGINS_S, _LIMIT_S, "Redis did not reply", start)
+    wait_until(lambda: replied_s() > over_s + _BEGINS_S, start, _LIMIT_S, "Redis did not reply")
     say(f"Redis replies. New processes have {settle_s:.0f} s to start.")
     settled_s = time.monotonic() + settle_s
-    wait_until(lambda: time.monotonic() > settled_s, math.inf, "", start)
+    wait_until(lambda: time.monotonic() > settled_s, start)
 
 
 GAMEDAY = Command(
