@@ -49,7 +49,9 @@ class Host:
 
     def request(self, path: str) -> tuple[int, bytes]:
         """Return status and body; uses a new connection."""
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.socket)), timeout=LIMIT_S) as client:
+        # to read the certificates that it would verify takes 20 ms of the processor
+        transport = httpx.HTTPTransport(uds=str(self.socket), verify=False)
+        with httpx.Client(transport=transport, timeout=LIMIT_S) as client:
             response = client.get(f"http://localhost{path}")
         return response.status_code, response.content
 

@@ -132,14 +132,3 @@ def test_the_mark_of_the_view_stands_still_without_the_fence_and_after_it_was_ma
             assert not program.is_alive()
         assert mark(engine) == before
         run_each(engine, [fence("postgresql", LAYOUT, "orders", lag_ms=500)])
-
-
-def test_a_longer_lag_of_the_fence_lets_nothing_below_the_mark_of_the_view_in(engine: sa.Engine) -> None:
-    with keeping(engine):
-        eventually(lambda: mark(engine) > 0, "a mark", 30)
-        run_each(engine, [fence("postgresql", LAYOUT, "orders", lag_ms=round(LONG_LAG_S * 1000))])
-        refused = mark(engine) - 1
-        with pytest.raises(sa.exc.DBAPIError, match="readers may have passed"):
-            insert(engine, refused)
-        before = mark(engine)
-        eventually(lambda: mark(engine) > before, "a later mark", 30)
