@@ -88,7 +88,8 @@ def test_ids_with_genes_are_unique_and_in_order_beside_others(layout: Layout) ->
         assert made == sorted(set(made))
         low, high = layout.id_range(0, 2**52)
         every = layout_ids(layout)
-        assert all(low <= an_id < high and every.lowest <= an_id <= every.highest for an_id in made)
+        lowest, highest = every.lowest, every.highest
+        assert all(low <= an_id < high and lowest <= an_id <= highest for an_id in made)
 
 
 def test_a_gene_is_part_of_a_hash_that_anybody_can_compute(layout: Layout) -> None:

@@ -87,8 +87,15 @@ def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) 
         pool = memory_pool()
         ids, made = at_the_end_of_a_part(pool, "t", parts)
         threads: list[threading.Thread] = []
+        # after a suspension, what a clone of the process makes
+        fresh_from = [1]
 
-        def act(ids: SegmentGenerator = ids, made: list[int] = made, threads: list[threading.Thread] = threads) -> None:
+        def act(
+            ids: SegmentGenerator = ids,
+            made: list[int] = made,
+            threads: list[threading.Thread] = threads,
+            fresh_from: list[int] = fresh_from,
+        ) -> None:
             if kind == "handler":
                 made += [ids.next_id(), ids.next_id(), *ids.next_ids(4)]
             elif kind == "thread":
@@ -99,6 +106,7 @@ def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) 
                 threads.append(thread)
             else:
                 ids.suspend()
+                fresh_from[0] = ids._masters.all[0].seen[""]
                 ids.resume()
 
         def make(ids: SegmentGenerator = ids) -> list[int]:
@@ -107,9 +115,11 @@ def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) 
         mine, reached = before_bytecode(number, act, make)
         for thread in threads:
             thread.join(10)
-        made += [*mine, *ids.next_ids(9)]
+        later = ids.next_ids(9)
+        made += [*mine, *later]
         ids.close()
         assert len(set(made)) == len(made), number
+        assert min(later) >= fresh_from[0], number
         if not reached:
             # 80 bytecodes of Python 3.11, 40 of 3.14
             assert number > 30

@@ -18,6 +18,8 @@ from snowredis.testing import memory_pool
 from tests.support.servers import RedisServer
 
 LAYOUT = resolve_layout("game-shards")
+# a pool that was deleted lasts as long as its last lease
+TTL_S = 1
 
 
 @pytest.fixture
@@ -26,14 +28,15 @@ def create(server: RedisServer, own_server: RedisServer) -> Callable[..., int]:
 
     def run(pool: str, *options: str) -> int:
         where = ("--url", server.url, "--numbers-url", own_server.url)
-        return main(["pool", "create", pool, "--layout", "game-shards", "--datacenter", "auto", *where, *options])
+        settings = ("--layout", "game-shards", "--datacenter", "auto", "--ttl", str(TTL_S))
+        return main(["pool", "create", pool, *settings, *where, *options])
 
     return run
 
 
 def datacenter_of(url: str, pool: str) -> int:
     """Return the datacenter bits of an id of *pool*, whose process knows nothing but the pool."""
-    with snowredis.connect(url, pool=pool, layout="game-shards", datacenter="auto") as ids:
+    with snowredis.connect(url, pool=pool, layout="game-shards", datacenter="auto", ttl=TTL_S) as ids:
         return LAYOUT.decode(ids.next_id()).datacenter
 
 
@@ -48,7 +51,7 @@ def test_a_pool_takes_the_next_number_and_keeps_it(
     # processes need the pool only
     own_server.client().delete(*tag_keys("shards"))
     assert datacenter_of(server.url, s2) == 2
-    other = snowredis.connect(server.url, pool=s2, layout="game-shards", datacenter=3)
+    other = snowredis.connect(server.url, pool=s2, layout="game-shards", datacenter=3, ttl=TTL_S)
     with pytest.raises(LayoutMismatch, match="datacenter is 2 in the pool, 3 here"):
         other.next_id()
     other.close()

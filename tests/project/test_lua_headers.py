@@ -1,9 +1,8 @@
-"""The header of each Lua script says what it does: keys, arguments, replies, cost; and it uses no global of its own."""
+"""The header of each Lua script says what it does: keys, arguments, replies, cost."""
 
 from __future__ import annotations
 
 import re
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,6 @@ FILES = {path.stem: path for path in ROOT.rglob("*.lua")}
 # the beginnings of other scripts
 PARTS = {"identity": "", "arguments": "", "pool": "arguments", "tag": "arguments"}
 BASES = {path.parent.parent.name: base for base, path in FILES.items() if base in ("pool", "tag")}
-# what Redis 6.2 gives to scripts, as far as it is needed here
-GLOBALS = {
-    *("KEYS", "ARGV", "redis", "string", "math", "table"),
-    *("tonumber", "tostring", "type", "ipairs", "pairs", "unpack"),
-}
 WITHOUT_A_KEY = {"TIME", "INFO"}
 CHECKED_BY = {"int": "int", "0": "int", "string": "str", "hex": "str"}
 ARGUMENT = re.compile(r"^-- ARGV\[(\d+)\] (\w+) +(\w+)", re.MULTILINE)
@@ -78,57 +72,9 @@ def problems(name: str, source: str) -> list[str]:
     return wrong
 
 
-def globals_of(source: str) -> tuple[set[str], set[str]]:
-    """Return the globals that a script reads and those that it writes, on any path: from its byte code (lundump.c)."""
-    lua51: Any = pytest.importorskip("lupa.lua51")
-    dump: bytes = lua51.LuaRuntime(encoding=None).eval(b"function(s) return string.dump(assert(loadstring(s))) end")(
-        source.encode()
-    )
-    # version 5.1, little-endian, int of 4 bytes, size_t of 8, instructions of 4, numbers of 8
-    assert dump[:12] == b"\x1bLua\x51\x00\x01\x04\x08\x04\x08\x00"
-    read: set[str] = set()
-    written: set[str] = set()
-    place = 12
-
-    def take(form: str) -> Any:
-        nonlocal place
-        place += struct.calcsize("<" + form)
-        return struct.unpack_from("<" + form, dump, place - struct.calcsize("<" + form))[0]
-
-    def text() -> str:
-        return str(take(f"{size}s")[:-1], "latin-1") if (size := take("Q")) else ""
-
-    of_type = {0: lambda: None, 1: lambda: take("B"), 3: lambda: take("d"), 4: text}
-
-    def function() -> None:
-        text(), take("12s")
-        code = [take("I") for _ in range(take("I"))]
-        constants = [of_type[take("B")]() for _ in range(take("I"))]
-        # OP_GETGLOBAL and OP_SETGLOBAL
-        read.update(constants[word >> 14] for word in code if word & 0x3F == 5)
-        written.update(constants[word >> 14] for word in code if word & 0x3F == 7)
-        for part in (function, lambda: take("I"), lambda: (text(), take("Q")), text):
-            for _ in range(take("I")):
-                part()
-
-    function()
-    return read, written
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_a_header_says_what_the_script_does(name: str) -> None:
     assert problems(name, FILES[name].read_text()) == []
-
-
-@pytest.mark.parametrize("name", sorted(FILES.keys() - PARTS.keys()))
-def test_a_script_writes_no_global_and_reads_only_what_redis_gives(name: str) -> None:
-    parts, base = [FILES[name].read_text()], base_of(name)
-    while base:
-        parts.insert(0, FILES[base].read_text())
-        base = base_of(base)
-    read, written = globals_of("\n".join([FILES["identity"].read_text(), *parts]))
-    assert (written, read - GLOBALS) == (set(), set())
-    assert {"KEYS", "ARGV", "redis"} <= read
 
 
 REQUESTS: dict[str, Any] = {

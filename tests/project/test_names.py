@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
-from tests.project.test_imports import MODULES, ROOT, parsed
+import pytest
+
+from tests.project.test_imports import MODULES, ROOT
 
 # word -> what to say instead, by docs/explanation/glossary.md
 SYNONYMS = {
@@ -47,72 +47,54 @@ OF_OTHERS = {
 COMMON_IN_TESTS = {"cut", "cuts", "machine", "node", "ns", "reference", "turn", "watch"}
 
 
+# what gives a name: a definition, a variable, an argument or a field with a type; in Lua a function, arguments, locals.
+# By patterns, since parsing all files takes seconds; the name of a test is a sentence
+GIVES = {
+    ".py": r"\b(?:def|class|for) (?!test_)(\w+)|^ *(?:self\.)?(\w+)(?:: [^=\n]+)? = |[(,] ?\**(\w+): |^ +(\w+): \w",
+    ".lua": r"\blocal (?:function )?([\w, ]+)|\bfunction ?\w*\(([\w, ]*)",
+}
+
+
 def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
 
 
-def names_of(source: str) -> Iterator[str]:
-    """Yield the names of classes, functions, arguments, fields, attributes and variables."""
-    for node in ast.walk(parsed(source)):
-        if isinstance(node, ast.ClassDef):
-            yield from (ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign))
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            arguments = node.args
-            yield from (one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+def code_of(path: Path) -> str:
+    """Return the text of a file without docstrings."""
+    return re.sub(r'"""[\s\S]*?"""', "", path.read_text("utf-8"))
 
 
-def lua_names_of(source: str) -> Iterator[str]:
-    """Yield the names of local variables and functions, and of arguments."""
-    for pattern in (r"\blocal (?:function )?([\w, ]+)", r"\bfunction ?\w*\(([\w, ]*)"):
-        for names in re.findall(pattern, source):
-            yield from re.findall(r"\w+", names)
-
-
-def synonyms_in(name: str) -> list[str]:
+def synonyms_in(name: str) -> set[str]:
     """Return the words of SYNONYMS in *name*; "ns" only where it stands alone, since it is also a unit."""
     words = f"_{snake_case(name)}_"
-    return [word for word in SYNONYMS if f"_{word}_" in words and (word != "ns" or words == "_ns_")]
+    return {word for word in SYNONYMS if f"_{word}_" in words and (word != "ns" or words == "_ns_")}
 
 
-def test_names_use_the_words_of_the_glossary() -> None:
-    found = {
-        (path.relative_to(ROOT).as_posix(), name): synonyms_in(name)
-        for path in MODULES
-        for name in names_of(path.read_text("utf-8"))
-        if synonyms_in(name)
-    }
-    wrong = {where: [f"{word}: {SYNONYMS[word]}" for word in words] for where, words in found.items()}
-    assert {where: advice for where, advice in wrong.items() if where not in OF_OTHERS} == {}
-
-
-def test_names_in_lua_use_the_words_of_the_glossary() -> None:
-    paths = list((ROOT / "snowredis").rglob("*.lua"))
-    found = {(path.name, name) for path in paths for name in lua_names_of(path.read_text("utf-8")) if synonyms_in(name)}
-    assert (found, len(paths) > 10) == (set(), True)
-
-
-def test_names_in_tests_and_scripts_use_the_words_of_the_glossary() -> None:
-    # by a pattern, since parsing all of them takes seconds; the name of a test is a sentence
-    defined = re.compile(r"\b(?:def|class|for) (?!test_)(\w+)|^ *(?:self\.)?(\w+)(?:: [^=\n]+)? = ", re.MULTILINE)
-    found = set()
-    for path in {*(ROOT / "tests").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")} - {Path(__file__)}:
-        names = {one or other for one, other in defined.findall(path.read_text("utf-8"))}
-        found |= {(path.name, name) for name in names if set(synonyms_in(name)) - COMMON_IN_TESTS}
-    assert found == set()
+@pytest.mark.parametrize("folder", ["snowredis", "tests", "scripts"])
+def test_names_use_the_words_of_the_glossary(folder: str) -> None:
+    common = set() if folder == "snowredis" else COMMON_IN_TESTS
+    read, found = 0, {}
+    for path in sorted((ROOT / folder).rglob("*")):
+        if path.suffix not in GIVES or path == Path(__file__):
+            continue
+        given = re.findall(GIVES[path.suffix], code_of(path), re.MULTILINE)
+        names = set(re.findall(r"\w+", " ".join(" ".join(groups) for groups in given)))
+        read += len(names)
+        where = path.relative_to(ROOT).as_posix()
+        found |= {
+            (where, name): [f"{word}: {SYNONYMS[word]}" for word in words]
+            for name in names
+            if (words := synonyms_in(name) - common) and (where, name) not in OF_OTHERS
+        }
+    assert found == {}
+    assert read > 500
 
 
 def test_no_two_classes_have_one_name() -> None:
-    places: dict[str, list[Path]] = defaultdict(list)
+    places = defaultdict(list)
     for path in MODULES:
-        for node in ast.walk(parsed(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(path.relative_to(ROOT))
+        for name in re.findall(r"^ *class (\w+)", code_of(path), re.MULTILINE):
+            places[name].append(path.relative_to(ROOT))
     # Django wants this name in each file of a command
     doubles = {name for name, paths in places.items() if len(paths) > 1 and name != "Command"}
     assert doubles == set()

@@ -1,6 +1,7 @@
 """Redis in memory that runs the shipped Lua, with the commands that the scripts use.
 
-The Lua is the library's own text, in Lua 5.1 as in Redis; `redis.call` ends in the methods here.
+The Lua is the library's own text, in Lua 5.1 as in Redis; `redis.call` ends in the methods here. A script that uses a
+global of its own fails, as in Redis.
 What happens to a server (wipe, restart, failover) is a method, too.
 """
 
@@ -22,16 +23,24 @@ from tests.lab.simulation.world import World
 EXPIRES = "(expires)"
 _DRIVER = """
 local call, pcall = ...
-redis = { call = call, pcall = pcall, REDIS_VERSION_NUM = 0x00070000, sha1hex = nil }
+local redis = { call = call, pcall = pcall, REDIS_VERSION_NUM = 0x00070000 }
 redis.error_reply = function(text) return { err = text } end
+-- all globals that a script may use
+local globals = {
+  redis = redis, string = string, math = math, table = table, tonumber = tonumber, tostring = tostring,
+  type = type, ipairs = ipairs, pairs = pairs, unpack = unpack,
+}
+local function refuse(_, name) error('a script uses a global of its own: ' .. tostring(name)) end
+setmetatable(globals, { __index = refuse, __newindex = refuse })
 return function(sha1hex)
   redis.sha1hex = sha1hex
   return function(script, count, ...)
-    local all = { ... }
-    KEYS, ARGV = {}, {}
-    for i = 1, count do KEYS[i] = all[i] end
-    for i = count + 1, #all do ARGV[i - count] = all[i] end
-    return script()
+    local all, keys, argv = { ... }, {}, {}
+    for i = 1, count do keys[i] = all[i] end
+    for i = count + 1, #all do argv[i - count] = all[i] end
+    rawset(globals, 'KEYS', keys)
+    rawset(globals, 'ARGV', argv)
+    return setfenv(script, globals)()
   end
 end
 """

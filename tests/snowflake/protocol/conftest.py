@@ -1,4 +1,4 @@
-"""One fixture for stores on the Redis of the simulation, on fakeredis and on a real redis-server."""
+"""One fixture for stores on the Redis of the simulation and on a real redis-server."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def really_wait(ms: int) -> None:
     time.sleep(ms / 1000)
 
 
-@pytest.fixture(params=["model", "fakeredis", "redis"])
+@pytest.fixture(params=["model", "redis"])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     yield from open_place(request, CONFIG)
 
 
-@pytest.fixture(params=["model", "fakeredis"])
+@pytest.fixture(params=["model"])
 def stepped(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A pool whose server has a clock that a test can step."""
     yield from open_place(request, CONFIG)
 
 
-@pytest.fixture(params=["fakeredis", "redis"])
+@pytest.fixture(params=["model", "redis"])
 def forgetful(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A pool with durability="none"."""
     yield from open_place(request, replace(CONFIG, durability="none"))
@@ -78,17 +78,6 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
         yield Place(simulated, clock.server_time_ms, clock.advance, simulated.model.wipe, config, clock.advance)
         return
     config = replace(config, name=f"p{wall_ms()}")
-    if request.param == "fakeredis":
-        fakeredis = pytest.importorskip("fakeredis")
-        from snowredis.embedded.fake import install_info
-
-        install_info()
-        client, clock = fakeredis.FakeRedis(), ManualClock()
-        # what the command TIME reads
-        request.getfixturevalue("monkeypatch").setattr("fakeredis.commands_mixins.server_mixin.time", clock)
-        store = RedisStore(client, config)
-        yield Place(store, clock.server_time_ms, clock.advance, client.flushall, config, clock.advance)
-        return
     running: RedisServer = request.getfixturevalue("server")
     store = RedisStore(running.url, config)
     yield Place(store, wall_ms, really_wait, running.client().flushall, config)

@@ -1,4 +1,4 @@
-"""The contract of every store: on the Redis of the simulation, on fakeredis and on a real redis-server."""
+"""The contract of every store: on the Redis of the simulation and on a real redis-server."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ def test_an_outage_floor_of_a_time_when_the_redis_clock_was_ahead_is_replaced(st
     assert opens(stepped.holder().claim()) <= true_ms + OUTAGE_FLOOR_MS
 
 
-@pytest.mark.parametrize("kind", ["fakeredis", "redis"])
+@pytest.mark.parametrize("kind", ["model", "redis"])
 def test_where_losses_go_unnoticed_the_outage_lane_opens_a_day_after_the_claim(
     request: pytest.FixtureRequest, kind: str
 ) -> None:
