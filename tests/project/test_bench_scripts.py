@@ -49,13 +49,12 @@ def test_parts_print_their_tables_and_kept_figures_say_the_same_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = tmp_path / "figures.json"
-    output = bench("--quick", "--save", str(kept), "ids", "start", cwd=tmp_path)
+    output = bench("--quick", "--save", str(kept), "ids", cwd=tmp_path)
     found = tables(output)
-    assert set(found) == {"single", "batches", "start"}
+    assert set(found) == {"single", "batches"}
     assert {"time.time_ns()", "ids.next_id() Python", "uuid.uuid4()"} <= set(found["single"])
     assert len(found["batches"]) in (3, 6)
-    assert found["start"][0] == "import snowredis"
-    assert set(json.loads(kept.read_text("utf-8"))) == {"about", "ids", "start"}
+    assert set(json.loads(kept.read_text("utf-8"))) == {"about", "ids"}
     # without measuring
     monkeypatch.setattr("sys.argv", ["bench", "--load", str(kept)])
     assert main() == 0
