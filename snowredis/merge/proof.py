@@ -10,7 +10,7 @@ import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
@@ -40,7 +40,7 @@ class CommonIds(NamedTuple):
     highest: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IdSet:
     """All ids whose fields are in their ranges, independently of each other.
 
@@ -62,7 +62,7 @@ class IdSet:
         """The greatest id of the set."""
         return self._ends.highest
 
-    @property
+    @cached_property
     def _ends(self) -> CommonIds:
         return common_ids(self, self) or CommonIds(0, 0, 0)
 

@@ -179,7 +179,17 @@ def add_kind(site: Path) -> None:
 
 
 # what redis-py and snowredis use if it is there, and this program does not: it takes long to freeze
-NOT_FROZEN = ("bson", "cryptography", "lupa", "opentelemetry", "psycopg", "setuptools", "sqlalchemy")
+NOT_FROZEN = (
+    "bson",
+    "cryptography",
+    "lupa",
+    "opentelemetry",
+    "psycopg",
+    "requests",
+    "setuptools",
+    "simplejson",
+    "sqlalchemy",
+)
 
 
 @pytest.mark.timeout(600)
