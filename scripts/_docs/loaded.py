@@ -16,7 +16,7 @@ from snowredis.snowflake.protocol.redis_store import SCRIPTS
 
 PACKAGE = Path(__file__).parents[2] / "snowredis"
 C_FILE = PACKAGE / "snowflake/ids/_fastpath.c"
-# A claim that finds no Redis has loaded what a claim needs; tests/project/test_loaded.py compares a process that lives
+# A claim that finds no Redis has loaded what a claim needs; tests/project/test_cold_start.py compares one that lives
 _PROGRAM = """
 import sys
 import snowredis

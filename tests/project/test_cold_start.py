@@ -11,7 +11,9 @@ from types import FrameType
 import snowredis
 from scripts._docs.loaded import code_lines, loaded_modules, path_of
 from snowredis.core.layout import Layout
+from snowredis.servers.scripts import PROLOGUE
 from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.redis_store import SCRIPTS
 from snowredis.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
 
@@ -21,15 +23,18 @@ from tests.support.servers import RedisServer
 MOST_FILES, MOST_CODE_LINES = 41, 5_250
 # most functions of snowredis on the way from a call to redis-py, and the files in which they are
 MOST_FRAMES = {"claim": (9, 7), "renew": (7, 7), "release": (8, 6)}
-PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
-# packages and modules of snowredis that an id on one server needs; None: all of its modules, but for NOT_NEEDED
-NEEDED: dict[str, set[str] | None] = {
-    "core": {"lanes", "layout", "values"},
-    **dict.fromkeys(
-        ("process", "servers", "snowflake", "connection", "environment", "errors", "settings", "signatures"), None
-    ),
-}
-NOT_NEEDED = {"snowredis.snowflake.protocol.memory_store"}
+# makes an id, renews and releases; prints what this loaded: modules in addition to those of redis-py, and scripts
+LIFE = """
+import sys
+import redis
+opened, before = [], set(sys.modules)
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+import snowredis
+with snowredis.connect(sys.argv[1], pool="what-runs") as ids:
+    ids.next_id(), ids._beat()
+print(*sorted(set(sys.modules) - before))
+print(*sorted({name for name in opened if name.endswith(".lua")}))
+"""
 # modules of the standard library: for the page that forks wipe, host names, Lua files and records, and what redis-py
 # loads when it connects; "_hmac" and "_sha2" where hashlib takes them from the interpreter, not from OpenSSL
 STANDARD = {
@@ -49,29 +54,22 @@ STANDARD = {
 }
 
 
-def test_the_first_id_loads_no_module_that_it_does_not_need(server: RedisServer) -> None:
-    assert WorkerPool(server.url, "cold-start").create(PoolConfig(name="cold-start", layout=Layout()))
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), server.url, "cold-start"], capture_output=True, text=True, timeout=60, check=True
-    )
-    loaded = done.stdout.split()
-    assert "snowredis.snowflake.protocol.redis_store" in loaded
-    assert [name for name in loaded if name.startswith("snowredis.") and not is_needed(name)] == []
-    roots = {name.partition(".")[0] for name in loaded}
+def test_a_process_that_claims_renews_and_releases_loads_what_the_page_counts_and_little_else(
+    server: RedisServer,
+) -> None:
+    """docs/explanation/what-your-process-runs.md."""
+    assert WorkerPool(server.url, "what-runs").create(PoolConfig(name="what-runs", layout=Layout()))
+    command = [sys.executable, "-c", LIFE, server.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    modules, scripts = (line.split() for line in done.stdout.splitlines())
+    assert [name for name in modules if name.partition(".")[0] == "snowredis"] == loaded_modules()
+    assert {name.rpartition("/")[2].removesuffix(".lua") for name in scripts} == {*PROLOGUE, "pool", *SCRIPTS}
+    roots = {name.partition(".")[0] for name in modules}
     assert roots & sys.stdlib_module_names <= STANDARD
     assert roots - sys.stdlib_module_names <= {"snowredis", "redis"}
 
 
-def is_needed(name: str) -> bool:
-    _, room, *rest = name.split(".")
-    if room not in NEEDED or name in NOT_NEEDED:
-        return False
-    modules = NEEDED[room]
-    return modules is None or not rest or rest[0] in modules
-
-
 def test_a_process_that_makes_ids_loads_no_more_than_it_did() -> None:
-    # test_loaded.py: a process that also renews and releases loads the same
     paths = [path for path in map(path_of, loaded_modules()) if path.suffix == ".py"]
     lines = [code_lines(path.read_text("utf-8")) for path in paths]
     assert 20 < sum(map(bool, lines)) <= MOST_FILES

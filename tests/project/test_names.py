@@ -73,7 +73,7 @@ def synonyms_in(name: str) -> set[str]:
 @pytest.mark.parametrize("folder", ["snowredis", "tests", "scripts"])
 def test_names_use_the_words_of_the_glossary(folder: str) -> None:
     common = set() if folder == "snowredis" else COMMON_IN_TESTS
-    read, found = 0, {}
+    read, found = 0, dict[tuple[str, str], list[str]]()
     for path in sorted((ROOT / folder).rglob("*")):
         if path.suffix not in GIVES or path == Path(__file__):
             continue
