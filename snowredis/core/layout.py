@@ -38,7 +38,7 @@ MAX_WORKER_BITS = 22
 MAX_TICK_MS = 60_000
 # 2026-11-01T00:00:00Z
 WRITTEN_MS = 1793491200000
-_WIDTHS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
+WIDTHS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
 # name, minimum, maximum, reason
 _RANGES = (
     ("tick_ms", 1, MAX_TICK_MS, "a tick lasts from a millisecond to a minute"),
@@ -50,7 +50,7 @@ _RANGES = (
     ("gene_bits", 0, 16, "65,536 shards are the most that a gene is for"),
 )
 # what no part of the datacenter is called
-_NOT_NAMES = {"gene", *(width.removesuffix("_bits") for width in _WIDTHS)}
+_NOT_NAMES = {"gene", *(width.removesuffix("_bits") for width in WIDTHS)}
 
 
 class Parts(NamedTuple):
@@ -147,12 +147,12 @@ class Layout:
         object.__setattr__(self, "total_bits", shift)
 
     def _check(self) -> None:
-        for name in (*_WIDTHS, "gene_bits", "tick_ms", "epoch_ms"):
+        for name in (*WIDTHS, "gene_bits", "tick_ms", "epoch_ms"):
             value = require_int(name, getattr(self, name), "No layout was made")
             object.__setattr__(self, name, value)
         if type(self.worker_last) is not bool:
             raise LayoutError(f"worker_last must be True or False, not {shown(self.worker_last)}. No layout was made.")
-        widths = [getattr(self, name) for name in _WIDTHS] + [self.gene_bits] * bool(self.gene_bits)
+        widths = [getattr(self, name) for name in WIDTHS] + [self.gene_bits] * bool(self.gene_bits)
         # checked before the single widths: its message says more
         if 1 <= self.tick_ms <= MAX_TICK_MS and min(widths) >= 0 and sum(widths) > ID_BITS:
             raise LayoutError(self._too_wide(widths))
@@ -393,7 +393,7 @@ class Layout:
 
     def __str__(self) -> str:
         """Return a short text, different for different layouts."""
-        widths = "/".join(str(getattr(self, name)) for name in _WIDTHS)
+        widths = "/".join(str(getattr(self, name)) for name in WIDTHS)
         last = " worker-last" if self.worker_last else ""
         gene = f" gene {self.gene_bits}" if self.gene_bits else ""
         parts = "".join(f" {name}:{bits}" for name, bits in self.datacenter_fields)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from snowredis.core.layout import Layout
+from snowredis.core.layout import WIDTHS, Layout
 from snowredis.errors import ConfigError, shown
 from snowredis.settings import nearest
 
@@ -151,8 +151,7 @@ def _from_spec(spec: str) -> Layout:
     if named:
         # the sum of the parts
         widths[1] = "0"
-    names = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
-    fields: dict[str, Any] = {name: _number(spec, width) for name, width in zip(names, widths, strict=True)}
+    fields: dict[str, Any] = {name: _number(spec, width) for name, width in zip(WIDTHS, widths, strict=True)}
     for option in options:
         key, equals, text = option.partition("=")
         key = key.strip()

@@ -12,6 +12,7 @@ URL and a file name, and selected as a whole by a double click.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn
 
@@ -39,6 +40,8 @@ _VALUES["hex"].update({char.upper(): value for char, value in _VALUES["hex"].ite
 
 # decimal digits of the largest value of a field, by its width in bits
 _FIELD_DIGITS = tuple(len(str((1 << bits) - 1)) for bits in range(64))
+# time of a friendly text; datetime may read hour 24 as the next day
+_TIME = re.compile(r"\d{8}T([01]\d|2[0-3])\d{7}Z", re.ASCII)
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -175,10 +178,7 @@ def parse_user_id(text: str, layout: Layout, *, form: str | None = None) -> tupl
 def _friendly(an_id: int, layout: Layout) -> str:
     parts = layout.decode(an_id)
     time = parts.time
-    text = (
-        f"{time.year}{time.month:02d}{time.day:02d}T{time.hour:02d}{time.minute:02d}{time.second:02d}"
-        f"{time.microsecond // 1000:03d}Z"
-    )
+    text = f"{time:%Y%m%dT%H%M%S}{time.microsecond // 1000:03d}Z"
     for name, bits in layout.fields[1:]:
         if bits:
             text += f"_{name[0]}{getattr(parts, name):0{_FIELD_DIGITS[bits]}d}"
@@ -204,15 +204,12 @@ def _from_friendly(text: str, layout: Layout) -> int:
 
 
 def _tick_of(text: str, time: str, layout: Layout) -> int:
-    date, clock = time[:8], time[9:18]
-    if len(time) != 19 or time[8] != "T" or time[18] != "Z" or not _all_digits(date + clock):
+    if not _TIME.fullmatch(time):
         _refuse(text, "friendly", f"{shown(time)} is not a time like 20261121T023600123Z")
-    numbers = [date[:4], date[4:6], date[6:], clock[:2], clock[2:4], clock[4:6], clock[6:] + "000"]
     try:
-        moment = datetime(*map(int, numbers), tzinfo=UTC)  # type: ignore[misc, arg-type]
+        time_ms = moment_ms(f"{time[:15]}.{time[15:]}")
     except ValueError as error:
         _refuse(text, "friendly", f"{time} is not a valid time: {error}")
-    time_ms = (moment - _UNIX_EPOCH) // timedelta(milliseconds=1)
     tick = layout.tick_at(time_ms)
     if not 0 <= tick <= layout.max_tick:
         _refuse(text, "friendly", f"{time} is outside the range of the layout {layout}")

@@ -207,6 +207,7 @@ def test_friendly_cannot_write_times_past_the_year_9999_nor_ids_of_a_wider_layou
         ("20261124 221640123Z_b1_w0017_s0005", "is not a time like"),
         ("20261124T221640123z_b1_w0017_s0005", "is not a time like"),
         ("2026112\u0664T221640123Z_b1_w0017_s0005", "is not a time like"),
+        ("20261124T240000000Z_b1_w0017_s0005", "is not a time like"),
         ("20261324T221640123Z_b1_w0017_s0005", "is not a valid time: month "),
         ("00001124T221640123Z_b1_w0017_s0005", "is not a valid time: year "),
         ("20261124T221660123Z_b1_w0017_s0005", "is not a valid time: second "),

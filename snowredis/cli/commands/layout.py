@@ -15,8 +15,6 @@ from snowredis.process.clock import now_ms
 
 # --- layout -------------------------------------------------------------------------------------
 
-_BITS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
-
 
 def _add_layout_arguments(parser: Parser) -> None:
     parser.add_argument("layout", nargs="?", metavar="NAME|SPEC")
@@ -32,7 +30,7 @@ def _presets() -> list[str]:
     rows = [
         (
             name,
-            "/".join(str(getattr(layout, width)) for width in _BITS),
+            str(layout).partition(" ")[0],
             f"{layout.end:%Y-%m-%d}" if layout.end else "past 9999",
             "over" if layout.end_ms <= now_ms() else f"{layout.lifetime_years:,.1f}",
             f"{layout.workers:,}",
