@@ -210,14 +210,14 @@ def layout_text(args: argparse.Namespace) -> str | None:
     return os.environ.get("SNOWREDIS_LAYOUT") if text is None else text
 
 
-def open_pool(args: argparse.Namespace, name: str | None = None) -> contextlib.closing[WorkerPool]:
-    """Open a pool to read or change it: *name*, else the one that the command line or the environment names."""
+def open_pool(args: argparse.Namespace) -> contextlib.closing[WorkerPool]:
+    """Open the pool that the command line or the environment names, to read or change it."""
     from snowredis.worker_pool import WorkerPool
 
     # a pool can have thousands of rows, and none of them is garbage before the command ends
     gc.set_threshold(100_000)
     url, options = settings(args, looks=True)
-    return contextlib.closing(WorkerPool(url, options.get("pool") if name is None else name))
+    return contextlib.closing(WorkerPool(url, options.get("pool")))
 
 
 @contextlib.contextmanager

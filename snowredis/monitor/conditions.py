@@ -29,7 +29,8 @@ ALARM_CRITICAL_MS = 7 * DAY_MS
 MISMATCH_SHOWN_MS = 300_000
 # a move to another layout takes months to plan, and days to do
 LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
-# an outage of Redis, or an end that does not count, is critical if workers have ids for less than this
+# an outage of Redis, or an end that does not count, is critical if workers have ids for less than this. A restart of
+# Redis takes less, as does what goes wrong in it
 OUTAGE_CRITICAL_MS = 3_600_000
 DO_NOT_RESTART = "do not restart workers: those with ids go on, and a new one may not be able to start"
 
@@ -402,8 +403,6 @@ def answers(snapshot: Snapshot) -> tuple[PlanAnswer, ...]:
 
 
 Answer: TypeAlias = tuple[Literal["yes", "no", "if", "unknown"], str]
-# a restart of Redis takes less than this, as does what goes wrong in it
-RESTART_MS = 3_600_000
 
 
 def _may_restart(snapshot: Snapshot) -> Answer:
@@ -417,10 +416,10 @@ def _may_restart(snapshot: Snapshot) -> Answer:
         return "unknown", f"{text}. {then}"
     if not lasting_ms:
         return "yes", f"yes: no worker makes ids. {then}"
-    if lasting_ms[0] >= RESTART_MS:
+    if lasting_ms[0] >= OUTAGE_CRITICAL_MS:
         who = "the only worker goes" if len(lasting_ms) == 1 else f"all {len(lasting_ms):,} workers go"
         return "yes", f"yes: {who} on for {duration(lasting_ms[0])}. {then}"
-    short = sum(left_ms < RESTART_MS for left_ms in lasting_ms)
+    short = sum(left_ms < OUTAGE_CRITICAL_MS for left_ms in lasting_ms)
     rest = f"; the others go on for {duration(lasting_ms[short])}" if short < len(lasting_ms) else ""
     return "if", (
         f"only if it is back within {duration(max(0, lasting_ms[0]))}: {short:,} of {count(len(lasting_ms), 'worker')} "

@@ -20,6 +20,7 @@ from snowredis.monitor.checks import attempted, critical, not_checked, ok, unkno
 from snowredis.monitor.conditions import DO_NOT_RESTART, Condition, Level, answers, status_of
 from snowredis.monitor.pool import PoolInfo, Refusal, Snapshot
 from snowredis.monitor.pool_monitor import PoolMonitor
+from snowredis.monitor.pool_reader import names_of_keys
 from snowredis.numbers import stores
 from snowredis.numbers.administration import read_tag
 from snowredis.servers.clients import address, close_client, is_cluster, open_client
@@ -233,11 +234,7 @@ MAX_TAGS = 100
 
 def tag_names(client: Any) -> list[str]:
     """Return the names of the tags on the server of *client*, MAX_TAGS at most. Raises StoreUnavailable."""
-    pattern = stores.tag_keys("*")[0]
-    before, _, after = pattern.partition("*")
-    with translated(address(client)):
-        keys = islice(client.scan_iter(match=pattern, count=1000), MAX_TAGS)
-        return sorted(text_of(key).removeprefix(before).removesuffix(after) for key in keys)
+    return sorted(set(islice(names_of_keys(client, stores.tag_keys("*")[0]), MAX_TAGS)))
 
 
 def tags_at(url: Any) -> tuple[str, list[str]]:

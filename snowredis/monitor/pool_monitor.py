@@ -213,18 +213,12 @@ class PoolMonitor:
         """
         return self.whois_all([an_id])[0]
 
-    def whois_all(self, ids: Sequence[int], info: PoolInfo | None = None) -> list[Whois]:
-        """Return which process made each distinct id, in order.
-
-        Args:
-            info: the pool, if it was just read.
-
-        Blocks and raises as whois(), once for all ids.
-        """
+    def whois_all(self, ids: Sequence[int]) -> list[Whois]:
+        """Return which process made each distinct id, in order. Blocks and raises as whois(), once for all ids."""
         # most programs never ask
         from snowredis.monitor.whois import find_makers
 
-        return find_makers(self.client, info or self.info(), ids)
+        return find_makers(RedisPoolReader(self.client, self.name), ids)
 
     def pools(self) -> list[str]:
         """Return the names of all pools on the server. Scans all its keys."""

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
@@ -229,13 +229,15 @@ class MemoryPoolReader(PoolReader):
 
 def list_pools(client: Any) -> list[str]:
     """Return the names of all pools in this Redis. Scans all its keys: too slow to be repeated often."""
+    return sorted(name for name in set(names_of_keys(client, pool_keys("*")[0])) if not _was_deleted(client, name))
+
+
+def names_of_keys(client: Any, pattern: str) -> Iterator[str]:
+    """Return what stands for the * of *pattern* in each key that matches; a key may come twice."""
+    before, _, after = pattern.partition("*")
     with translated(address(client)):
-        names = {
-            match.group(1)
-            for key in client.scan_iter(match="snowredis:{*}", count=1000)
-            if (match := re.fullmatch(r"snowredis:\{(.+)\}", text_of(key)))
-        }
-    return sorted(name for name in names if not _was_deleted(client, name))
+        for key in client.scan_iter(match=pattern, count=1000):
+            yield text_of(key).removeprefix(before).removesuffix(after)
 
 
 def _was_deleted(client: Any, name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from snowredis.core.as_json import IdNumber, NowMs
 from snowredis.core.layout import Parts
@@ -74,7 +74,7 @@ def read_history(reader: RedisPoolReader, workers: Sequence[int]) -> History:
     return History(info, events, records)
 
 
-def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
+def find_makers(reader: RedisPoolReader, ids: Sequence[int]) -> list[Whois]:
     """Return which process made each distinct id, in order.
 
     Blocks:
@@ -83,9 +83,9 @@ def find_makers(client: Any, info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
     Raises:
         PoolNotFound, StoreUnavailable; InvalidId: not a valid id.
     """
-    layout, distinct = info.layout, dict.fromkeys(map(check_id, ids))
+    layout, distinct = reader.info().layout, dict.fromkeys(map(check_id, ids))
     workers = {an_id >> layout.worker_shift & (layout.workers - 1) for an_id in distinct}
-    history = read_history(RedisPoolReader(client, info.name), sorted(workers))
+    history = read_history(reader, sorted(workers))
     return [find_maker(history, an_id) for an_id in distinct]
 
 

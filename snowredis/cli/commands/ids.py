@@ -168,8 +168,8 @@ def _whois(args: argparse.Namespace) -> int:
     from snowredis.core.text import parse_user_id
 
     with open_known_pool(args) as pool:
-        info = pool.info()
-        results = pool.whois_all([parse_user_id(text, info.layout)[1] for text in args.ids], info)
+        layout = pool.info().layout
+        results = pool.whois_all([parse_user_id(text, layout)[1] for text in args.ids])
     for whois in results:
         show(whois, _WHOIS, as_json=args.json)
     return ExitCode.ERROR if any(whois.certainty == "unknown" for whois in results) else ExitCode.OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from snowredis.cli.exit_codes import CommandError, code_of
 from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, settings
@@ -14,9 +14,6 @@ from snowredis.core.values import duration
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.settings import SETTINGS, check_settings, required_url
-
-if TYPE_CHECKING:
-    from snowredis.monitor.pool import PoolInfo
 
 
 def _add_name(parser: Parser, *, nargs: str | None = None) -> None:
@@ -150,11 +147,10 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _show_all(args: argparse.Namespace) -> None:
-    def info_of(name: str) -> PoolInfo:
-        with open_pool(args, name) as pool:
-            return pool.info()
+    from snowredis.monitor.pool_reader import RedisPoolReader
 
     with open_pool(args) as server:
+        info_of = lambda name: RedisPoolReader(server.client, name).info()  # noqa: E731
         empty = f"there is no pool at {server.where}; create one with: snowredis pool create NAME"
         show_each(server.pools(), info_of, _ALL, as_json=args.json, empty=empty)
 
