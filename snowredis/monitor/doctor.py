@@ -319,7 +319,7 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[
         found += _check_server(pool.client, name, tag)
         unreachable = any(one.code == "redis" and one.level == "critical" for one in found)
         if not unreachable and (name is not None or tag is None):
-            found += _check_pools(url, pool, name)
+            found += _check_pools(pool, name)
     finally:
         pool.close()
     return found
@@ -348,7 +348,7 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Co
     yield from check_tags(client, tag)
 
 
-def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[Condition]:
+def _check_pools(any_pool: PoolMonitor, name: str | None) -> Iterator[Condition]:
     """Check the pool *name*, or all pools; *any_pool* gives access to the server."""
     names = [] if name is None else [name]
 
@@ -362,5 +362,4 @@ def _check_pools(url: Any, any_pool: PoolMonitor, name: str | None) -> Iterator[
     if name is None:
         yield from attempted("pools", find, advice="name the pool with --pool")
     for each in names[:MAX_POOLS]:
-        with contextlib.closing(PoolMonitor(url, each)) as pool:
-            yield from check_pool(pool)
+        yield from check_pool(PoolMonitor(any_pool.server, each))
