@@ -36,6 +36,10 @@ WSGI, ASGI = (f"tests.integrations.application:{name}" for name in ("wsgi", "asg
 LIFESPAN = "tests.integrations.programs.lifespan_service:app"
 UWSGI = shutil.which("uwsgi") or shutil.which("uwsgi", path=str(Path(sys.executable).parent))
 
+# what takes long to import, of a program whose own module cannot be imported
+IMPORTED = {"celery": "celery.bin.celery", "gunicorn": "gunicorn.app.wsgiapp"}
+CELERY = "celery -A tests.integrations.celery_app worker -n w@test --loglevel=INFO --without-mingle --without-gossip"
+
 eventually = partial(waiting.eventually, limit_s=LIMIT_S)
 
 
@@ -161,10 +165,6 @@ def run_host(
         yield Host(server, directory, process)
 
 
-# what takes long to import, of a program whose own module cannot be imported
-IMPORTED = {"celery": "celery.bin.celery", "gunicorn": "gunicorn.app.wsgiapp"}
-
-
 @contextmanager
 def gunicorn(
     server: RedisServer,
@@ -172,7 +172,6 @@ def gunicorn(
     *options: str,
     conf: str = HOOKS,
     app: str = WSGI,
-    bind: str = "",
     **more: Any,
 ) -> Iterator[Host]:
     """Run gunicorn with *conf* as its configuration and *options* on its command line. *more*: as of run_host()."""
@@ -180,7 +179,7 @@ def gunicorn(
 
     settings = directory / "conf.py"
     settings.write_text(conf)
-    arguments = ["--config", str(settings), "--bind", bind or f"unix:{directory / 'http.sock'}"]
+    arguments = ["--config", str(settings), "--bind", f"unix:{directory / 'http.sock'}"]
     arguments += ["--worker-tmp-dir", str(directory), "--log-level", "debug"]
     if "control_socket_disable" in Config().settings:
         arguments.append("--no-control-socket")
@@ -191,15 +190,4 @@ def gunicorn(
 
 def celery_command(*options: str) -> list[str]:
     """Return the command of a worker of celery, whose name is w@test."""
-    without = ("--without-mingle", "--without-gossip", "--without-heartbeat")
-    return [
-        "celery",
-        "-A",
-        "tests.integrations.celery_app",
-        "worker",
-        "-n",
-        "w@test",
-        "--loglevel=INFO",
-        *without,
-        *options,
-    ]
+    return [*CELERY.split(), "--without-heartbeat", *options]

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from snowredis.cli import main
 from tests.support import warm
+from tests.support.pools import new_pool
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 from tests.support.shared import made_once
@@ -83,12 +83,11 @@ def project(template: Path, tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def on_redis(server: RedisServer, capsys: pytest.CaptureFixture[str]) -> Callable[[str], dict[str, Any]]:
+def on_redis(server: RedisServer) -> Callable[[str], dict[str, Any]]:
     """Settings for a pool on the private server, which is known to be new."""
 
     def make(pool: str) -> dict[str, Any]:
-        assert main(["pool", "create", pool, "--url", server.url]) == 0
-        capsys.readouterr()
+        new_pool(server.url, pool)
         return {"url": server.url, "pool": pool}
 
     return make

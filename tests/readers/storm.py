@@ -401,8 +401,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--writers", type=int, default=8)
-    parser.add_argument("--hold", type=float, default=0.2, help="seconds that some ids are kept longer than the lag")
-    for name in ("--kill", "--change", "--prepared", "--partitioned", "--pooled", "--replica", "--no-fence"):
+    hold = "seconds that some ids are kept longer than the lag"
+    parser.add_argument("--hold", type=float, default=0.2, dest="hold_s", help=hold)
+    parser.add_argument("--no-fence", action="store_false", dest="fenced")
+    for name in ("--kill", "--change", "--prepared", "--partitioned", "--pooled", "--replica"):
         parser.add_argument(name, action="store_true")
     args = parser.parse_args()
     good = True
@@ -417,20 +419,10 @@ def main() -> int:
         with snowredis.connect(redis.url, pool="storm", ttl=3.0) as ids:
             ids.claim()
         for seed in range(args.seed, args.seed + args.runs):
-            plan = Plan(
-                args.seconds,
-                seed,
-                writers=args.writers,
-                fenced=not args.no_fence,
-                hold_s=args.hold,
-                kill=args.kill,
-                prepared=args.prepared,
-                partitioned=args.partitioned,
-                change=args.change,
-            )
+            plan = Plan(**{name: getattr(args, name) for name in Plan._fields})._replace(seed=seed)
             found = storm(server, redis.url, plan, **places)
             print(found, flush=True)
-            good &= found.missed["cursor"] > 0 and (found.missed_below_marks() + found.twice > 0) is args.no_fence
+            good &= found.missed["cursor"] > 0 and (found.missed_below_marks() + found.twice > 0) is not args.fenced
     return 0 if good else 1
 
 
