@@ -35,24 +35,10 @@ def _library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Stage:
     """A private redis-server, and the time that its clock shows."""
 
-    def __init__(self, directory: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, directory: Path, library: Path) -> None:
         self._clock = shim.StepClock(directory / "clock", library)
-        self._monkeypatch = monkeypatch
-        self.server = RedisServer(directory)
-        self.start()
-
-    def start(self) -> None:
-        """Start the server, whose clock goes on as it was set."""
-        with self._monkeypatch.context() as environment:
-            for name, value in self._clock.environment.items():
-                # inherited by the server; a preloaded library means nothing to this process, which is running already
-                environment.setenv(name, value)
-            self.server.start()
-
-    def restart(self) -> None:
-        """Kill the server and start it with what it saved."""
-        self.server.kill()
-        self.start()
+        self.server = RedisServer(directory, environment=self._clock.environment)
+        self.server.start()
 
     def set(self, time_text: str) -> None:
         """Set the clock of Redis; generators learn of it from its replies only."""
@@ -68,8 +54,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, _library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    stage = Stage(tmp_path, _library, monkeypatch)
+def stage(tmp_path: Path, _library: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path, _library)
     stage.set("2026-11-22T12:00")
     yield stage
     stage.server.kill()

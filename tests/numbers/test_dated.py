@@ -115,7 +115,7 @@ def test_after_a_restart_numbers_stop_until_a_person_says_from_where_on(stage: S
     ids.next_ids(3)
     stage.server.save()
     others.next_ids(4)
-    stage.restart()
+    stage.server.restart()
     with pytest.raises(NumbersClosed, match="Redis was restarted, failed over or replaced") as raised:
         ids.next_id()
     assert raised.value.next_number == 4
@@ -182,7 +182,7 @@ def test_a_format_that_is_changed_repeats_no_text(stage: Stage) -> None:
         DatedGenerator("orders", stage.server.url, format="{date:%m%d%y}-{number:04}").next_id()
     # a Redis that lost numbers may have lost texts of another format
     stage.server.save()
-    stage.restart()
+    stage.server.restart()
     with pytest.raises(ConfigError, match="texts is"):
         DatedGenerator("orders", stage.server.url, format="{date:%d%m%Y}-{number:06}").next_id()
     with pytest.raises(NumbersClosed):
@@ -198,7 +198,7 @@ def test_a_financial_year_begins_in_april_and_numbers_that_never_start_again_hav
     made += [ids.next_id(), ever.next_id()]
     assert made == ["2026-27/001", "INV-0001", "2027-28/001", "INV-0002"]
     stage.server.save()
-    stage.restart()
+    stage.server.restart()
     with pytest.raises(NumbersClosed, match="open the tag beyond it, from 3 or later") as raised:
         ever.next_id()
     assert not raised.value.retry
@@ -219,7 +219,7 @@ def test_no_text_comes_twice_whatever_is_lost_and_wherever_the_clock_is_set(stag
             case 1:
                 stage.server.save()
             case 2:
-                stage.restart()
+                stage.server.restart()
             case 3:
                 # back, and forward again
                 stage.set((now - timedelta(minutes=chosen.randrange(60))).isoformat()[:19])

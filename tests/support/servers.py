@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -23,13 +23,24 @@ START_LIMIT_S = 10.0
 
 
 class RedisServer:
-    """One server process on a unix socket; it keeps its state in *directory* only when told to save."""
+    """One server process on a unix socket; it keeps its state in *directory* only when told to save.
 
-    def __init__(self, directory: Path, *options: str, program: Path | str | None = PROGRAM) -> None:
+    Args:
+        environment: variables that it has in addition to those of this process.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *options: str,
+        program: Path | str | None = PROGRAM,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.directory = directory
         self.socket = directory / "redis.sock"
         self._program = program
         self._options = options
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         # one for all calls: to make one and its connection takes redis-py some ms. A new one for each process
         self._client: redis.Redis | None = None
@@ -57,7 +68,11 @@ class RedisServer:
         assert self._program is not None
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, *self.arguments()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [self._program, *self.arguments()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(self._environment or {})},
             )
         process = self._process
 

@@ -1,17 +1,15 @@
 """Private redis-server of a chaos run, which can be stopped, frozen, wiped, restored and replaced.
 
-Whoever looks for it finds it at one socket path. Another server takes its place there by a rename, as a DNS name
-or a virtual address moves: connections that are there stay with the old one, which is killed.
+Whoever looks for it finds it at one socket path, a link. Another server takes its place there by a rename, as a DNS
+name or a virtual address moves: connections that are there stay with the old one, which is killed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import os
 import shutil
 import signal
-import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,10 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.support.ports import free_port
-
-PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
-# a busy machine starts a server within a second or two
-START_LIMIT_S = 30.0
+from tests.support.servers import PROGRAM, RedisServer
 
 
 class Server:
@@ -34,73 +29,58 @@ class Server:
             raise SystemExit("no redis-server or valkey-server on PATH")
         self.directory = directory
         self.socket = directory / "redis.sock"
-        self._environment = {**os.environ, **environment}
-        self._hidden = ["--rename-command", "INFO", ""] if hidden else []
-        self._process: subprocess.Popen[bytes] | None = None
-        # the one that is to take its place
-        self._standby: subprocess.Popen[bytes] | None = None
-        self._standby_socket = directory / "next.sock"
-        # where a replica reads what it is to copy
-        self._port = self._standby_port = free_port()
+        self._environment = environment
+        self._hidden = ("--rename-command", "INFO", "") if hidden else ()
         self._old = directory / "old.rdb"
-        self._dump = self._standby_dump = directory / "dump.rdb"
         self._numbers = itertools.count()
-        self.client = _client(self.socket)
+        # where a replica reads what it is to copy
+        self._ports: dict[Path, int] = {}
+        self._current = self._new()
+        # the one that is to take its place
+        self._standby: RedisServer | None = None
+        self.client = redis.Redis(
+            unix_socket_path=str(self.socket), decode_responses=True, socket_timeout=5.0, retry=Retry(NoBackoff(), 0)
+        )
+
+    def _new(self) -> RedisServer:
+        directory = self.directory / str(next(self._numbers))
+        directory.mkdir()
+        self._ports[directory] = free_port()
+        options = ("--bind", "127.0.0.1", "--port", str(self._ports[directory]), *self._hidden)
+        return RedisServer(directory, *options, environment=self._environment)
 
     @property
     def url(self) -> str:
         return f"unix://{self.socket}"
 
+    @property
+    def _dump(self) -> Path:
+        return self._current.directory / "dump.rdb"
+
     def start(self) -> None:
         """Start it, empty unless there is a dump, and wait until it answers."""
-        self._process = self._run(self.socket, self._port, self._dump)
+        self._current.start()
+        self._lead_to_current()
 
-    def _run(self, path: Path, port: int, dump: Path, *options: str) -> subprocess.Popen[bytes]:
-        arguments = ["--bind", "127.0.0.1", "--port", str(port), "--unixsocket", str(path)]
-        arguments += ["--dir", str(self.directory), "--dbfilename", dump.name]
-        arguments += ["--save", "", "--appendonly", "no", *self._hidden, *options]
-        log_path = self.directory / "redis.log"
-        with log_path.open("ab") as log:
-            process = subprocess.Popen(
-                [str(PROGRAM), *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
-            )
-        client = self.client if path == self.socket else _client(path)
-        deadline_s = time.monotonic() + START_LIMIT_S
-        while True:
-            try:
-                client.ping()
-                return process
-            except (redis.ConnectionError, redis.TimeoutError):
-                if process.poll() is not None or time.monotonic() > deadline_s:
-                    raise SystemExit(log_path.read_text()[-2000:]) from None
-                time.sleep(0.005)
+    def _lead_to_current(self) -> None:
+        link = self.directory / "next.sock"
+        link.symlink_to(self._current.socket)
+        link.replace(self.socket)
 
     def signal(self, number: int) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
+        self._current.kill(number)
 
     def kill(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)
-            self._process.kill()
-            self._gone()
+        self._current.kill(signal.SIGCONT)
+        self._current.kill()
+        self.client.connection_pool.disconnect()
 
     def shutdown(self, *, save: bool) -> None:
         self._dump.unlink(missing_ok=True)
-        try:
+        # it ends in place of a reply
+        with contextlib.suppress(redis.ConnectionError):
             self.client.execute_command("SHUTDOWN", "SAVE" if save else "NOSAVE")
-        except redis.ConnectionError:
-            # that is its answer
-            self._gone()
-        else:
-            self.kill()
-
-    def _gone(self) -> None:
-        assert self._process is not None
-        self._process.wait(30)
-        self._process = None
-        self.socket.unlink(missing_ok=True)
-        self.client.connection_pool.disconnect()
+        self.kill()
 
     def keep_snapshot(self) -> None:
         """Write the snapshot that restore_old() comes back to."""
@@ -124,45 +104,32 @@ class Server:
 
     def start_replica(self) -> None:
         """Start a replica of this server; it has run for a while when it is promoted."""
-        self._start_standby("--replicaof", "127.0.0.1", str(self._port))
+        self._standby = self._new()
+        self._standby.start()
+        self._standby.client().replicaof("127.0.0.1", str(self._ports[self._current.directory]))
 
     def start_from_backup(self) -> None:
         """Start a server that has read the old snapshot."""
-        self._start_standby(backup=True)
-
-    def _start_standby(self, *options: str, backup: bool = False) -> None:
-        # a file of its own: a replica writes what it copies there
-        self._standby_dump = self.directory / f"{next(self._numbers)}.rdb"
-        self._standby_port = free_port()
-        if backup:
-            shutil.copyfile(self._old, self._standby_dump)
-        self._standby = self._run(self._standby_socket, self._standby_port, self._standby_dump, *options)
-        self._standby_dump.unlink(missing_ok=True)
+        self._standby = self._new()
+        dump = self._standby.directory / "dump.rdb"
+        shutil.copyfile(self._old, dump)
+        self._standby.start()
+        dump.unlink()
 
     def promote(self) -> None:
         """Promote the replica: from now on, writes to the old master are lost."""
-        _client(self._standby_socket).replicaof("NO", "ONE")
+        assert self._standby is not None
+        self._standby.client().replicaof("NO", "ONE")
 
     def move(self) -> None:
         """Move the address to the other server; the old one no longer answers."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)
-            self._process.kill()
-            self._process.wait(30)
-        self._standby_socket.replace(self.socket)
-        self._process, self._standby = self._standby, None
-        self._port, self._dump = self._standby_port, self._standby_dump
+        assert self._standby is not None
+        self.kill()
+        self._current, self._standby = self._standby, None
         self._dump.unlink(missing_ok=True)
-        self.client.connection_pool.disconnect()
+        self._lead_to_current()
 
     def end(self) -> None:
         if self._standby is not None:
             self._standby.kill()
-            self._standby.wait(30)
         self.kill()
-
-
-def _client(path: Path) -> redis.Redis:
-    return redis.Redis(
-        unix_socket_path=str(path), decode_responses=True, socket_timeout=5.0, retry=Retry(NoBackoff(), 0)
-    )
