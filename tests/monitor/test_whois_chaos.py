@@ -11,8 +11,8 @@ import pytest
 
 from tests.lab.chaos.faults import FAULTS
 from tests.lab.chaos.report import Plan
-from tests.lab.chaos.server import PROGRAM
 from tests.monitor.chaos_whois import run
+from tests.support.servers import PROGRAM
 
 pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH"),

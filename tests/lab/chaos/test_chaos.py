@@ -21,8 +21,8 @@ from tests.lab.chaos.driver import Fleet
 from tests.lab.chaos.faults import FAULTS, Begun, Fault
 from tests.lab.chaos.report import LOG, Plan, processes_of
 from tests.lab.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read_runs, read_status, runs_of
-from tests.lab.chaos.server import PROGRAM
 from tests.lab.chaos.slots import NODE_PACKAGE, Slot
+from tests.support.servers import PROGRAM
 from tests.support.waiting import becomes_true
 
 LAYOUT = "41/0/2/3/16"
