@@ -290,7 +290,11 @@ def test_a_pool_that_a_person_removed_while_a_process_makes_ids_is_no_new_one(ho
 
 @pytest.mark.usefixtures("real")
 @pytest.mark.parametrize("gone", ["*", "appendonlydir", "appendonlydir/*.manifest", "redis.sock", "../h.lock"])
-def test_programs_that_remove_old_files_block_nobody_and_repeat_no_id(gone: str, home: Path) -> None:
+def test_programs_that_remove_old_files_block_nobody_and_repeat_no_id(
+    gone: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as long as a server without its socket is waited for
+    monkeypatch.setattr(embedded, "_SILENCE_LIMIT_S", 2.0)
     made = made_by(home)
     (pid,) = servers_of(home)
     for path in home.glob(gone):

@@ -13,25 +13,20 @@ import snowredis
 from snowredis.numbers.administration import create_tag
 from snowredis.testing import memory_pool
 from snowredis.web.service import create_app
-from tests.support.servers import RedisServer, redis_server
+from tests.support.servers import redis_server
 from tests.web.conftest import client_of
 
 KINDS = ["uuid7", "ulid", "segment:?tag=web-invoices", "segment:?tag=web-unknown", "dated:?tag=web-orders&period=year"]
 
 
 @pytest.fixture(scope="module")
-def kinds_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with redis_server(tmp_path_factory.mktemp("r")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def kinds_client(kinds_server: RedisServer) -> Iterator[TestClient]:
-    create_tag(kinds_server.url, "web-invoices")
-    app = create_app(kinds_server.url, pools=["kinds"], create=True, ttl=0.5, kinds=KINDS)
-    create_tag(kinds_server.url, "web-orders", period="year")
-    with client_of(app) as client:
-        yield client
+def kinds_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with redis_server(tmp_path_factory.mktemp("r")) as server:
+        create_tag(server.url, "web-invoices")
+        app = create_app(server.url, pools=["kinds"], create=True, ttl=0.5, kinds=KINDS)
+        create_tag(server.url, "web-orders", period="year")
+        with client_of(app) as client:
+            yield client
 
 
 def get(client: TestClient, path: str, accept: str = "application/json") -> Any:
