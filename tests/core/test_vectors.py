@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from scripts import vectors
-from snowredis.core.layout import Layout, layout_spec
+from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
-from snowredis.core.text import encode, parse
+from snowredis.core.text import parse
 from snowredis.errors import ConfigError, InvalidId, LayoutError
 
 KIT = json.loads(vectors.PLACE.read_text("utf-8"))
@@ -21,18 +21,10 @@ def test_the_file_is_what_the_script_writes() -> None:
 
 
 @pytest.mark.parametrize("vector", KIT["layouts"], ids=lambda vector: vector["layout"])
-def test_ids_of_a_layout_have_the_fields_and_texts_of_the_file(vector: dict[str, Any]) -> None:
+def test_the_texts_of_the_file_are_read_back_as_their_ids(vector: dict[str, Any]) -> None:
     layout = resolve_layout(vector["layout"])
-    assert layout_spec(layout) == vector["spec"]
     for each in vector["ids"]:
-        an_id = int(each["id"])
-        parts = layout.decode(an_id)
-        assert parts.timestamp_ms == each["timestamp_ms"]
-        for name in ("tick", "datacenter", "backup", "worker", "sequence", "gene"):
-            assert getattr(parts, name) == int(each[name])
-        assert parts.fields == each.get("fields", {})
-        for form, text in each["texts"].items():
-            assert (encode(an_id, form, layout=layout), parse(text, form, layout=layout)) == (text, an_id)
+        assert {parse(text, form, layout=layout) for form, text in each["texts"].items()} == {int(each["id"])}
     with pytest.raises(InvalidId):
         layout.decode(int(vector["too_large"]))
 
