@@ -18,8 +18,7 @@ import pytest
 
 import snowredis
 from snowredis import WorkerPool
-from snowredis.cli.commands.run import _Killer
-from snowredis.cli.program_lease import ProgramLease
+from snowredis.cli.commands.run import ProgramLease, _Killer
 from snowredis.core.layout import layout_spec
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import memory_pool
@@ -237,7 +236,10 @@ def test_what_cannot_run_is_an_error_before_a_worker_id_is_claimed(start: Start,
 
 def test_a_worker_id_is_valid_until_it_is_closed() -> None:
     pool = memory_pool()
-    with ProgramLease({"pool": "orders", "url": pool}) as mine, ProgramLease({"pool": "orders", "url": pool}) as other:
+    with (
+        contextlib.closing(ProgramLease({"pool": "orders", "url": pool})) as mine,
+        contextlib.closing(ProgramLease({"pool": "orders", "url": pool})) as other,
+    ):
         assert {mine.worker, other.worker} == {0, 1}
         assert mine.from_ms <= time.time() * 1000
         assert 20 < mine.left_s <= 33
@@ -245,7 +247,7 @@ def test_a_worker_id_is_valid_until_it_is_closed() -> None:
     # the other program may have used every namespace
     (store,) = pool._stores.values()
     assert all(min(record.lanes_ms[:-1]) >= mine.from_ms + 20_000 for record in store._records.values())
-    with ProgramLease({"pool": "orders", "url": pool}) as third:
+    with contextlib.closing(ProgramLease({"pool": "orders", "url": pool})) as third:
         assert third.worker == 2
 
 
@@ -259,7 +261,7 @@ def test_the_outage_lane_is_not_for_other_programs(own_server: RedisServer) -> N
     killed.stdin.write("\n")
     killed.stdin.flush()
     assert int(killed.stdout.readline())
-    with ProgramLease(settings) as mine:
+    with contextlib.closing(ProgramLease(settings)) as mine:
         own_server.kill()
         killed.kill()
         killed.communicate()
@@ -271,7 +273,7 @@ def test_the_outage_lane_is_not_for_other_programs(own_server: RedisServer) -> N
 
 def test_no_crash_record_is_kept_of_the_worker_id_of_a_program(own_server: RedisServer) -> None:
     WorkerPool(own_server.url, "p").create(PoolConfig(name="p"))
-    with ProgramLease({"pool": "p", "url": own_server.url}) as mine:
+    with contextlib.closing(ProgramLease({"pool": "p", "url": own_server.url})) as mine:
         held = mine._ids._lease_manager.held
         assert held is not None
         assert not held.is_recorded
