@@ -49,19 +49,7 @@ def attempted(
 
 
 def check_crash_records() -> Condition:
-    """Check whether processes of this user make crash records on this host. Blocks for a few ms."""
-    if not (why := why_records_off()):
-        return ok("processes of this user can make them, so worker ids of killed ones are released at once")
-    if os.environ.get(VARIABLE) == OFF:
-        return ok(f"off, by {VARIABLE}: a kill leaves the lease until its ttl has passed")
-    return warning(
-        f"processes of this user make no crash records, so a kill leaves the lease until its ttl has passed: {why}",
-        f"make that directory usable, or name one of your own with {VARIABLE} ({OFF}: none are wanted)",
-    )
-
-
-def why_records_off() -> str:
-    """Return why processes of this user make no crash records here, with the remedy; "" if they do. Makes a file."""
+    """Check whether processes of this user make crash records on this host: make one. Blocks for a few ms."""
     try:
         place = find_place(make=True)
         path = os.path.join(place.top, f"try.{place.own.namespace}", f"{place.own.pid}.{os.urandom(6).hex()}")
@@ -70,11 +58,15 @@ def why_records_off() -> str:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 remove(path)
-    except RecordsOff as off:
-        return str(off)
-    except OSError as error:
-        return str(RecordsOff.failed(error))
-    return ""
+    except (RecordsOff, OSError) as error:
+        if os.environ.get(VARIABLE) == OFF:
+            return ok(f"off, by {VARIABLE}: a kill leaves the lease until its ttl has passed")
+        why = error if isinstance(error, RecordsOff) else RecordsOff.failed(error)
+        return warning(
+            f"processes of this user make no crash records, so a kill leaves the lease until its ttl has passed: {why}",
+            f"make that directory usable, or name one of your own with {VARIABLE} ({OFF}: none are wanted)",
+        )
+    return ok("processes of this user can make them, so worker ids of killed ones are released at once")
 
 
 # --- one server ------------------------------------------------------------------------------------

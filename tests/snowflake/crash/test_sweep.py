@@ -23,7 +23,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.errors import StoreUnavailable
-from snowredis.monitor.checks import why_records_off
+from snowredis.monitor.checks import check_crash_records
 from snowredis.process.names import ProcessName, own_name
 from snowredis.snowflake.crash import files as record_files
 from snowredis.snowflake.crash import sweep
@@ -308,7 +308,7 @@ def test_it_is_said_once_why_crash_records_are_off(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    assert why_records_off() == ""
+    assert check_crash_records().level == "ok"
     assert files_in(records) == []
     records.rmdir()
     if how == "shared":
@@ -325,7 +325,7 @@ def test_it_is_said_once_why_crash_records_are_off(
         monkeypatch.setattr(record_files, "parent_name", lambda _: None)
     else:
         monkeypatch.setenv(record_files.VARIABLE, str(records / "a" / "b"))
-    assert re.search(said, why_records_off())
+    assert re.search(said, check_crash_records().text)
     monkeypatch.setattr(record_files.RECORDS, "_warned", False)
     for _ in range(2):
         with snowredis.connect(server.url, pool=new_pool()) as ids:
@@ -342,7 +342,7 @@ def test_crash_records_that_a_person_switched_off_are_no_fault(
     monkeypatch.setenv(record_files.VARIABLE, "off")
     with connect(server.url, pool) as ids:
         assert ids.next_id()
-    assert why_records_off() == "SNOWREDIS_CRASH_RECORDS is off"
+    assert check_crash_records().text.startswith("off, by SNOWREDIS_CRASH_RECORDS")
     assert not [each for each in caplog.records if each.levelname == "WARNING" and "off" in each.getMessage()]
 
 
