@@ -1,6 +1,6 @@
 """Application that the hosts of hosts.py run: requests over WSGI and ASGI, see answer(), and tasks of queues.
 
-Its settings are in the environment: SNOWREDIS_URL and others.
+In the environment: its settings, as SNOWREDIS_URL, and the key of NOTES, a list in Redis.
 """
 
 from __future__ import annotations
@@ -14,29 +14,23 @@ import redis
 
 import snowredis
 
-# a list in Redis: for each task that ran its pid, and the ids that it made
-NOTES_KEY = "made"
 # as programs do: made where it is imported, in the parent of the processes that are forked
 ids: Any = snowredis.generator()
 
 
-def make_ids(count: int) -> list[int]:
-    """Make ids with two generators, so that a process that ends has two leases to release."""
-    return [*ids.next_ids(count), snowredis.next_id()]
-
-
 def note_ids(*words: str) -> None:
-    """Note in Redis that a task ran; *words*: what is noted, too."""
-    made = make_ids(9)
+    """Note in Redis the pid of a task that ran, the ids that it made, and *words*."""
+    # with two generators, so that a process that ends has two leases to release
+    made = [*ids.next_ids(9), snowredis.next_id()]
     with redis.Redis.from_url(os.environ["SNOWREDIS_URL"]) as client:
         # only what is noted counts as made
-        client.rpush(NOTES_KEY, json.dumps([os.getpid(), made, *words]))
+        client.rpush(os.environ["NOTES"], json.dumps([os.getpid(), made, *words]))
 
 
 def answer(path: str) -> bytes:
     """Do what *path* says.
 
-    /ids/N: JSON of the pid, whether there was a lease before, the worker id and N + 1 ids; /pid/: without ids. /again/:
+    /ids/N: JSON of the pid, whether there was a lease before, the worker id and N ids; /pid/: without ids. /again/:
     release the worker id and claim at the next id.
     """
     _, what, argument = path.split("/")
@@ -44,7 +38,7 @@ def answer(path: str) -> bytes:
     if what == "again":
         ids.suspend()
         ids.resume()
-    made = make_ids(int(argument)) if what == "ids" else []
+    made = ids.next_ids(int(argument)) if what == "ids" else []
     lease = ids.lease
     found = {
         "pid": os.getpid(),

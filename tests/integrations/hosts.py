@@ -21,12 +21,13 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.monitor.lease import Lease
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from tests.integrations.application import NOTES_KEY
 from tests.support import waiting
 from tests.support.programs import ROOT, in_background
 from tests.support.servers import RedisServer
 
 POOL = "hosts"
+# list in Redis of what tasks note
+NOTES = "made"
 # a busy machine starts a host within 5 s
 LIMIT_S = 40.0
 # no lease of a test ends by itself
@@ -68,14 +69,14 @@ class Host:
 
     def notes(self) -> list[Any]:
         """Return the pid and the ids of each task that ran, and the words that it noted."""
-        return [json.loads(note) for note in self.server.client().lrange(NOTES_KEY, 0, -1)]
+        return [json.loads(note) for note in self.server.client().lrange(NOTES, 0, -1)]
 
     def wait_for_notes(self, count: int) -> None:
         """Wait until this number of tasks has run."""
 
         def ran() -> bool:
             assert self.process.poll() is None, self.log.read_text()
-            return self.server.client().llen(NOTES_KEY) >= count
+            return self.server.client().llen(NOTES) >= count
 
         eventually(ran, f"{count} tasks")
 
@@ -155,6 +156,7 @@ def run_host(
         "SNOWREDIS_OUTAGE_RESERVE": str(outage_reserve_s),
         "SNOWREDIS_CLAIM_TIMEOUT": "0",
         "BROKER": broker(server),
+        "NOTES": NOTES,
         "PYTHONPATH": os.pathsep.join([str(ROOT)] + [sysconfig.get_path("purelib")] * (not is_python)),
     }
     # gevent patches what was not imported yet
