@@ -25,7 +25,8 @@ sys.path.insert(0, str(ROOT))
 try:
     from sphinx.cmd.build import main as sphinx_build
 
-    from scripts._docs import diagrams, links, openapi, phone, written
+    from scripts._docs import diagrams, links, openapi, phone
+    from scripts._docs.generated import written
 except ImportError as error:
     sys.exit(f"docs.py: {error.name} is not installed. Install it with: pip install -e . --group docs")
 

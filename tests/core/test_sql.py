@@ -7,11 +7,10 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,12 @@ from snowredis.core.text import encode
 from snowredis.core.values import MAX_ID
 from snowredis.errors import ConfigError
 from tests.support.databases import DatabaseServer
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+else:
+    # free-threaded Pythons may have none
+    sa = pytest.importorskip("sqlalchemy")
 
 LAYOUTS = [
     "default", "twitter", "sonyflake", "uid-generator", "game-shards", "js-safe",

@@ -21,7 +21,8 @@ from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of
 
 pytest.importorskip("markdown_it")
 
-from scripts._docs import GENERATED, diagrams, links, openapi, parts_of, written
+from scripts._docs import diagrams, links, openapi
+from scripts._docs.generated import GENERATED, parts_of, written
 
 REFERENCE = ROOT / "docs/reference"
 
