@@ -155,16 +155,17 @@ def wait_until(
     meanwhile: Callable[[], object] = lambda: None,
     limit_s: float = math.inf,
     failure: str = "",
+    code: ExitCode = ExitCode.ERROR,
 ) -> None:
     """Wait until *done* returns True, and call *meanwhile* again and again.
 
-    Raises CommandError with *failure* after *limit_s*.
+    Raises CommandError with *failure* and *code* after *limit_s*.
     """
     end_s = time.monotonic() + limit_s
     meanwhile()
     while not done():
         if time.monotonic() >= end_s:
-            raise CommandError(ExitCode.ERROR, f"{failure} within {limit_s:.0f} s")
+            raise CommandError(code, f"{failure} within {limit_s:.0f} s")
         time.sleep(_READ_EVERY_S)
         meanwhile()
 

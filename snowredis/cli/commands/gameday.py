@@ -232,8 +232,11 @@ def _run(args: argparse.Namespace) -> int:
             canary.start()
             for _ in range(args.workers):
                 fleet.start(_LABEL)
-            made_ids = lambda: all(each.count for each in fleet.processes)  # noqa: E731
-            wait_until(made_ids, limit_s=_READY_LIMIT_S, failure="not all processes made ids")
+            wait_until(
+                lambda: all(each.count for each in fleet.processes),
+                limit_s=_READY_LIMIT_S,
+                failure="not all processes made ids",
+            )
             # how far the trial is
             say = partial(print, file=sys.stderr if args.json else sys.stdout, flush=True)
             say(f"{args.workers} processes make ids in the pool {name}.")
@@ -286,7 +289,9 @@ def _while_failing(
             text = f"the command ended with exit code {failing.returncode}, so there is no verdict"
             raise CommandError(ExitCode.ERROR, text)
     over_s = time.monotonic()
-    wait_until(lambda: replied_s() > over_s + _BEGINS_S, start, _LIMIT_S, "Redis did not reply")
+    wait_until(
+        lambda: replied_s() > over_s + _BEGINS_S, start, _LIMIT_S, "Redis did not reply", ExitCode.REDIS_UNAVAILABLE
+    )
     say(f"Redis replies. New processes have {settle_s:.0f} s to start.")
     settled_s = time.monotonic() + settle_s
     wait_until(lambda: time.monotonic() > settled_s, start)
