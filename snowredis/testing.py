@@ -44,11 +44,6 @@ class ManualClock:
         self._passed_ns = start_ms * 1_000_000
         self._offset_ns = 0
 
-    def time(self) -> float:
-        # computed so that a whole ms is the same float as elsewhere
-        ms, rest_ns = divmod(self.time_ns(), 1_000_000)
-        return ms / 1000 + rest_ns / 1e9
-
     def time_ns(self) -> int:
         return self._passed_ns + self._offset_ns
 

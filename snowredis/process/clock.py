@@ -26,9 +26,6 @@ class Clock(Protocol):
 
     background: bool
 
-    def time(self) -> float:
-        """Return the wall clock, s since 1970; may jump."""
-
     def time_ns(self) -> int:
         """Return the wall clock, ns since 1970; may jump."""
 
@@ -58,9 +55,6 @@ class SystemClock:
     # fast_path.py puts the function in C here
     time_ns = staticmethod(_time.time_ns)
     monotonic = staticmethod(_time.monotonic)
-
-    def time(self) -> float:
-        return self.time_ns() / 1e9
 
     @staticmethod
     def sleep(seconds: float) -> None:

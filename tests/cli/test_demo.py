@@ -73,7 +73,6 @@ def test_a_clock_that_is_set_back_still_runs() -> None:
     before = time.time_ns()
     clock.step(-5_000)
     assert before - 5_000_000_000 <= clock.time_ns() <= time.time_ns() - 5_000_000_000
-    assert abs(clock.time() - (time.time() - 5)) < 1
     assert clock.monotonic() <= time.monotonic()
 
 

@@ -149,7 +149,7 @@ def test_at_the_end_of_a_layout_it_is_not_ready_and_the_request_was_not_wrong() 
         # without a heartbeat in between, the lease would have ended
         app: Any = client.app
         lease = app.pools.find({})._ids.lease
-        clock.sleep((layout.end_ms - clock.time() * 1000) / 1000)
+        clock.sleep((layout.end_ms - clock.time_ns() / 1e6) / 1000)
         assert lease is not None
         for path in ("/id", "/ids?count=2", "/readyz"):
             answer = client.get(path)

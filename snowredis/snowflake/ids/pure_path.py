@@ -12,9 +12,9 @@ from typing import Any, Self
 from snowredis.core.lanes import SEALED, Position, TickRange, first_sequence
 from snowredis.process.threads import FREE_THREADED, PAST_END, exhaust
 
-# start and end of a tick's window of wall clock time (s since 1970), the ids that are left, TickRange.is_reset, and the
-# clock (s since 1970)
-Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
+# start and end of a tick's window of wall clock time (ns since 1970), the ids that are left, TickRange.is_reset, and
+# time_ns of the clock
+Block = tuple[int, int, Iterator[int], Any, Callable[[], int]]
 
 NO_IDS: Iterator[int] = iter(())
 
@@ -125,13 +125,13 @@ class PureFastPath:
             return False
         made = 0 if old is None else self._position[2]
         first_id, first_tick, size, step = new.first_id, SEALED, 0, 1 << new.sequence_shift
-        start_s, end_s, ids = 1.0, 0.0, iter(range(0))
+        start_ns, end_ns, ids = 1, 0, iter(range(0))
         if first_id != SEALED:
             first_tick, stop = first_id >> new.timestamp_shift, (first_id | new.sequence_mask) + step
             size, ids = (stop - first_id) // step, iter(range(first_id + step, stop, step))
-            start_ms = new.epoch_ms + first_tick * new.tick_ms
-            start_s, end_s = (start_ms - new.early_ns // 1_000_000) / 1000, (start_ms + new.tick_ms) / 1000
-        block: Block = (start_s, end_s, ids, new.is_reset, new.clock.time)
+            start_ns = (new.epoch_ms + first_tick * new.tick_ms) * 1_000_000
+            start_ns, end_ns = start_ns - new.early_ns, start_ns + new.tick_ms * 1_000_000
+        block: Block = (start_ns, end_ns, ids, new.is_reset, new.clock.time_ns)
         return self._replace(current, (block, new, first_tick, first_id, size, made, []))
 
     def _open_tick(self, count: int = 1) -> Iterator[int]:
@@ -147,13 +147,13 @@ class PureFastPath:
         (_, _, old_ids, is_reset, now), ticks, last_tick, _, size, made, successors = current
         if last_tick == SEALED:
             return NO_IDS
-        now_ns, tick_ms = ticks.clock.time_ns(), ticks.tick_ms
+        now_ns, tick_ms = now(), ticks.tick_ms
         tick = (now_ns // 1_000_000 - ticks.epoch_ms) // tick_ms
         if tick <= last_tick or now_ns >= ticks.limit_ns or not is_reset:
             # equal: another thread opened it meanwhile
             return old_ids if tick == last_tick and is_reset else NO_IDS
-        start_ms, first_id = ticks.epoch_ms + tick * tick_ms, tick << ticks.timestamp_shift | ticks.low
-        end_ms, step, left = start_ms + tick_ms, 1 << ticks.sequence_shift, old_ids.__length_hint__()  # type: ignore[attr-defined]
+        start_ns, first_id = (ticks.epoch_ms + tick * tick_ms) * 1_000_000, tick << ticks.timestamp_shift | ticks.low
+        step, left = 1 << ticks.sequence_shift, old_ids.__length_hint__()  # type: ignore[attr-defined]
         stop, spread = (first_id | ticks.sequence_mask) + step, ticks.spread
         if spread:
             first = opening(ticks, tick, last_tick, size - left, left)
@@ -161,7 +161,7 @@ class PureFastPath:
             first_id += first * step if count <= spread + 1 - first else 0
         all_ids = range(first_id, stop, step)
         ids = iter(all_ids)
-        block = (start_ms / 1000, end_ms / 1000, ids, is_reset, now)
+        block = (start_ns, start_ns + tick_ms * 1_000_000, ids, is_reset, now)
         made += size - left
         opened: OpenTick = (block, ticks, tick, first_id, len(all_ids), made, [])
         # the steps of _replace(). Whoever seals from the first one on exhausts the ids

@@ -254,7 +254,7 @@ class PoolView:
     def note_renewed(self) -> tuple[float, float]:
         """Note that a reply granted something; return wall clock and monotonic clock, in s."""
         self.renewed_at_s = self._context.clock.monotonic()
-        self._clocks_s, self._boot_id = (self._context.clock.time(), self.renewed_at_s), boot_id()
+        self._clocks_s, self._boot_id = (self._context.clock.time_ns() / 1e9, self.renewed_at_s), boot_id()
         return self._clocks_s
 
     def note_taken(self, clocks_s: tuple[float, float]) -> None:
@@ -274,7 +274,7 @@ class PoolView:
         """Return whether wall clock and monotonic clock went on alike since they showed *clocks_s*."""
         wall_s, steady_s = clocks_s
         passed_s = self._context.clock.monotonic() - steady_s
-        difference_s = abs(self._context.clock.time() - wall_s - passed_s)
+        difference_s = abs(self._context.clock.time_ns() / 1e9 - wall_s - passed_s)
         return difference_s <= CLOCKS_AGREE_S + passed_s * CLOCK_DRIFT
 
     @property

@@ -49,11 +49,6 @@ class SimClock:
             process.interrupted(readily=False)
         return now_us
 
-    def time(self) -> float:
-        # as in ManualClock: a whole ms is the very float that it is elsewhere
-        ms, us = divmod(self._now_us(), 1000)
-        return ms / 1000 + us / 1e6
-
     def time_ns(self) -> int:
         return self._now_us() * 1000
 

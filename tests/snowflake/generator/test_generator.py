@@ -596,9 +596,6 @@ class FrozenClock(SystemClock):
     def __init__(self) -> None:
         self.frozen_ns = time.time_ns() // 1_000_000 * 1_000_000
 
-    def time(self) -> float:
-        return self.frozen_ns / 1e9
-
     def time_ns(self) -> int:
         return self.frozen_ns
 
