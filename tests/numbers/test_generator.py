@@ -126,7 +126,10 @@ def test_suspend_drops_what_a_clone_would_have(ids: SegmentGenerator) -> None:
     first = ids.next_id()
     ids.resume()
     assert ids.next_id() == first + 1
+    numbers, _ = ids._block
     ids.suspend()
+    # a call that was about to take one has none, either
+    assert list(numbers) == []
     with pytest.raises(GeneratorClosed) as caught:
         ids.next_id()
     assert caught.value.suspended
