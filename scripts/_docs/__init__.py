@@ -1,1 +1,1 @@
-"""What `scripts/docs.py` makes the pages of."""
+"""Parts of `scripts/docs.py`: the generated parts of the pages, and checks of the pages."""

@@ -168,9 +168,10 @@ def number(lowest: float, highest: float = 10**19, parse: Callable[[str], float]
     """Return the parser of a number in this range, as ``type`` of an argument."""
 
     def read(text: str) -> float:
-        # int() reads digits of other scripts, too
         with contextlib.suppress(ValueError):
-            if text.isascii() and lowest <= (value := parse(text)) <= highest:
+            # int() reads 1_000, +5 and digits of other scripts, too
+            is_plain = text.isascii() and (text.isdigit() if parse is int else True)
+            if is_plain and lowest <= (value := parse(text)) <= highest:
                 return value
         what = "a whole number" if parse is int else "a number"
         raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is not {what} from {lowest} to {highest}")
@@ -183,7 +184,7 @@ def moment_ms(text: str) -> int:
     from snowredis.core import text as texts
 
     try:
-        return int(text) if text.isascii() and text.isdigit() else texts.moment_ms(text)
+        return number(0)(text) if text.isascii() and text.isdigit() else texts.moment_ms(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{printable(text, 40)!r} is not a valid time: write it as 2026-01-01, 2026-01-01T12:00:00Z or in Unix ms"

@@ -23,17 +23,18 @@ from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.monitor.pool_reader import names_of_keys
 from snowredis.numbers import stores
 from snowredis.numbers.administration import read_tag
-from snowredis.servers.clients import address, close_client, is_cluster, open_client
+from snowredis.servers.clients import OwnClient, address, close_client, is_cluster, open_client
 from snowredis.servers.runner import server_of, translated
 from snowredis.servers.scripts import Script, text_of
 from snowredis.snowflake.protocol.pool_config import pool_keys
 from snowredis.snowflake.protocol.redis_store import SCRIPTS, load
 
 
-def check_pool(pool: PoolMonitor) -> Iterator[Condition]:
-    """Run all checks of one pool. Blocks for a few round trips."""
-    subject, refused_write = f"pool {pool.name}", cache(partial(_refused_write, pool))
+def check_pool(server: OwnClient, name: str) -> Iterator[Condition]:
+    """Run all checks of one pool, or of a key that only looks like one. Blocks for a few round trips."""
+    subject = f"pool {name}"
     try:
+        pool = PoolMonitor(server, name)
         snapshot = pool.snapshot()
     except LayoutMismatch as failure:
         yield unknown(f"what its workers do is unknown: {failure}").of("unread", subject)
@@ -43,6 +44,7 @@ def check_pool(pool: PoolMonitor) -> Iterator[Condition]:
         found = warning(str(failure), "if another program wrote this key, rename it there")
         yield (not_checked(failure) if failure.code in REFUSED else found).of("status", subject)
     else:
+        refused_write = cache(partial(_refused_write, pool))
         yield from attempted("writes", lambda: [_check_writes(pool.where, refused_write())], subject)
         yield from attempted("status", lambda: _check_status(snapshot, refused_write), subject)
         yield from attempted("durability", lambda: [_check_durability(pool, snapshot.info)], subject)
@@ -362,4 +364,4 @@ def _check_pools(any_pool: PoolMonitor, name: str | None) -> Iterator[Condition]
     if name is None:
         yield from attempted("pools", find, advice="name the pool with --pool")
     for each in names[:MAX_POOLS]:
-        yield from check_pool(PoolMonitor(any_pool.server, each))
+        yield from check_pool(any_pool.server, each)

@@ -229,7 +229,8 @@ class MemoryPoolReader(PoolReader):
 
 def list_pools(client: Any) -> list[str]:
     """Return the names of all pools in this Redis. Scans all its keys: too slow to be repeated often."""
-    return sorted(name for name in set(names_of_keys(client, pool_keys("*")[0])) if not _was_deleted(client, name))
+    names = set(names_of_keys(client, pool_keys("*")[0])) - {""}
+    return sorted(name for name in names if not _was_deleted(client, name))
 
 
 def names_of_keys(client: Any, pattern: str) -> Iterator[str]:

@@ -122,6 +122,8 @@ def test_1_for_what_nobody_thought_of(offline: Cli, monkeypatch: pytest.MonkeyPa
         ["decode"],
         ["generate", "-n", "0"],
         ["generate", "-n", "٣"],
+        ["generate", "-n", "1_000"],
+        ["generate", "-n", "+5"],
         ["pool", "create", "x", "--ttl", "nan"],
         ["pool", "create", "x", "--ttl", "soon"],
         ["sql", "sqlite", "--start", "yesterday"],

@@ -75,7 +75,8 @@ def test_every_finding_that_is_not_good_says_what_to_do(offline: Cli, own: Redis
     make(own, "orders", layout=snowredis.Layout(worker_bits=1, backup_bits=0))
     make(own, "invoices", layout=snowredis.Layout(worker_bits=1, backup_bits=0))
     client.hset("snowredis:{orders}", mapping={"alarms": 1, "mismatch": "1|\x1b[31m"})
-    client.set("snowredis:{junk}", "of another program")
+    for junk in ("junk", "", "no name"):
+        client.set(f"snowredis:{{{junk}}}", "of another program")
     options: Any = {"pool": "orders", "layout": snowredis.Layout(worker_bits=1, backup_bits=0), "label": "same"}
     with snowredis.connect(own.url, **options) as one, snowredis.connect(own.url, **options) as two:
         one.next_id()
@@ -90,6 +91,7 @@ def test_every_finding_that_is_not_good_says_what_to_do(offline: Cli, own: Redis
             ("pool orders", "critical"),  # the alarm
             ("pool orders", "critical"),  # full
             ("pool junk", "warning"),
+            ("pool no name", "warning"),
         ]
     )
     for several in findings.values():

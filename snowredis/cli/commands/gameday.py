@@ -266,11 +266,12 @@ def _while_failing(
     command: str | None, fleet: Fleet, replied_s: Callable[[], float], settle_s: float, say: Callable[[str], object]
 ) -> None:
     """Let Redis fail, start processes meanwhile, and wait until *settle_s* after it replies again."""
-    started_s = [time.monotonic()]
+    started_s = time.monotonic()
 
     def start() -> None:
-        if time.monotonic() - started_s[-1] >= _START_EVERY_S and len(fleet.processes) < _MOST_PROCESSES:
-            started_s.append(time.monotonic())
+        nonlocal started_s
+        if time.monotonic() - started_s >= _START_EVERY_S and len(fleet.processes) < _MOST_PROCESSES:
+            started_s = time.monotonic()
             fleet.start(_LABEL)
 
     if command is None:

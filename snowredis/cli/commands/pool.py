@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from functools import partial
 from typing import Any
 
 from snowredis.cli.exit_codes import CommandError, code_of
@@ -150,9 +151,9 @@ def _show_all(args: argparse.Namespace) -> None:
     from snowredis.monitor.pool_reader import RedisPoolReader
 
     with open_pool(args) as server:
-        info_of = lambda name: RedisPoolReader(server.client, name).info()  # noqa: E731
+        read = partial(RedisPoolReader, server.client)
         empty = f"there is no pool at {server.where}; create one with: snowredis pool create NAME"
-        show_each(server.pools(), info_of, _ALL, as_json=args.json, empty=empty)
+        show_each(server.pools(), lambda name: read(name).info(), _ALL, as_json=args.json, empty=empty)
 
 
 _SHOW = Command(
