@@ -98,10 +98,6 @@ def test_what_needs_no_redis_imports_none() -> None:
 # --- exit codes ------------------------------------------------------------------------------------
 
 
-def test_0_for_what_worked(offline: Cli) -> None:
-    assert offline("decode", AN_ID).code == 0
-
-
 def test_1_for_what_nobody_thought_of(offline: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("of\nall\x1b[31m things")

@@ -7,16 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from array import array
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from snowredis.cli.fleet import Recorded, StepClock, check
+from snowredis.cli.fleet import Recorded, check
 from snowredis.core.layout import Layout
-from snowredis.process.clock import Clock
 from tests.support import warm
 
 LAYOUT = Layout()
@@ -62,18 +60,6 @@ def test_an_id_of_a_worker_id_that_its_process_never_had_is_found(tmp_path: Path
 
 def test_half_an_id_that_a_killed_process_left_is_not_counted(tmp_path: Path) -> None:
     assert check([recorded(tmp_path, "f", ids_of(1, range(5)), {1}, b"\x01\x02\x03")], LAYOUT).ids == 15
-
-
-# --- the parts -------------------------------------------------------------------------------------
-
-
-def test_a_clock_that_is_set_back_still_runs() -> None:
-    clock: Clock = StepClock()
-    assert isinstance(clock, StepClock)
-    before = time.time_ns()
-    clock.step(-5_000)
-    assert before - 5_000_000_000 <= clock.time_ns() <= time.time_ns() - 5_000_000_000
-    assert clock.monotonic() <= time.monotonic()
 
 
 # --- the whole -------------------------------------------------------------------------------------

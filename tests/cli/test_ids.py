@@ -44,17 +44,6 @@ def test_an_id_in_any_form_is_recognised(form: str, offline: Cli) -> None:
         assert part in lines
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_json_says_the_same_with_ids_as_strings(form: str, offline: Cli) -> None:
-    text = snowredis.encode(AN_ID, form)
-    (found,) = json_lines(offline("decode", text, "--json").out)
-    assert (found["id"], found["form"]) == (str(AN_ID), form)
-    assert (found["worker"], found["backup"], found["sequence"]) == (5, 1, 7)
-    assert found["time"] == "2026-11-21T03:25:33.674Z"
-    assert int("".join(found["bits"].values()), 2) == AN_ID
-    assert found["forms"][form] == text
-
-
 def test_digits_are_decimal_even_where_that_lies_in_the_future(offline: Cli) -> None:
     result = offline("decode", str(LAYOUT.compose(tick=10**12)))
     assert ["form", "decimal"] in [line.split() for line in result.out.splitlines()]
@@ -94,13 +83,15 @@ def test_the_layout_may_come_from_the_environment(offline: Cli, monkeypatch: pyt
 # --- generate --------------------------------------------------------------------------------------
 
 
-def test_ids_are_made_one_a_line(cli: Cli, pool_name: str) -> None:
+def test_ids_are_made_one_a_line_and_the_worker_id_is_released(cli: Cli, pool_name: str) -> None:
     cli("pool", "create", pool_name)
-    result = cli("generate", "-n", "3", "--pool", pool_name)
+    # more than one batch
+    result = cli("generate", "-n", "20000", "--pool", pool_name)
     assert (result.code, result.err) == (0, "")
     made = [int(text) for text in result.out.splitlines()]
     assert made == sorted(set(made))
-    assert len(made) == 3
+    assert len(made) == 20_000
+    assert "no worker is alive" in cli("workers", "--pool", pool_name).out
 
 
 def test_settings_that_are_not_said_are_the_pools_own(cli: Cli, pool_name: str) -> None:
@@ -119,14 +110,6 @@ def test_settings_come_from_the_environment(cli: Cli, pool_name: str, monkeypatc
     assert cli("generate").code == 0
     monkeypatch.setenv("SNOWREDIS_TTL", "8")
     assert cli("generate").code == 6
-
-
-def test_more_than_one_batch_and_the_worker_id_is_released(cli: Cli, pool_name: str) -> None:
-    cli("pool", "create", pool_name)
-    made = list(map(int, cli("generate", "-n", "20000", "--pool", pool_name).out.split()))
-    assert made == sorted(set(made))
-    assert len(made) == 20000
-    assert "no worker is alive" in cli("workers", "--pool", pool_name).out
 
 
 def test_a_first_start_says_why_it_waits(cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:

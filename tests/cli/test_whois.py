@@ -56,7 +56,7 @@ def test_what_cannot_be_known_is_said_so_with_another_exit_code(
 
 def test_two_different_ids_are_two_answers(cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator) -> None:
     one, two = map(str, ids.next_ids(2))
-    lines = cli("whois", one, two, "--pool", pool_name, "--json").out.splitlines()
+    lines = cli("whois", one, two, one, "--pool", pool_name, "--json").out.splitlines()
     assert [json.loads(line)["id"] for line in lines] == [one, two]
 
 

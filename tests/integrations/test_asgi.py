@@ -47,15 +47,6 @@ def app_with(**options: Any) -> Any:
     return app
 
 
-def test_a_worker_id_is_held_from_the_first_request_to_the_last(here: dict[str, Any]) -> None:
-    with TestClient(app_with(lifespan=lifespan(**here))) as client:
-        answer = client.get("/id").json()
-        assert answer["claimed"]
-        assert int(answer["id"]) > 0
-        assert leased(here) == 1
-    assert leased(here) == 0
-
-
 def test_a_lifespan_of_ones_own_goes_within(here: dict[str, Any]) -> None:
     order: list[str] = []
 

@@ -11,13 +11,15 @@ import pytest
 from tests.integrations.programs.json_layers import ID, LAYERS
 from tests.support.pages import PAGES
 
-PROGRAMS = Path(__file__).parent / "programs"
-# the rows that need a Django project, which test_django.py runs
-OF_DJANGO = {
-    "Django's `JsonResponse` and `json_script`": "django_json.py",
-    "Django Ninja": "django_json.py",
-    "Django REST framework, drf-spectacular": "django_rest.py",
-    "graphene-django, strawberry-django": "django_graphql.py",
+HERE = Path(__file__).parent
+# the rows that other tests run: those of Django need a project, with programs that test_django.py runs
+ELSEWHERE = {
+    "pydantic": "test_pydantic.py",
+    "FastAPI, with a model": "test_pydantic.py",
+    "Django's `JsonResponse` and `json_script`": "programs/django_json.py",
+    "Django Ninja": "programs/django_json.py",
+    "Django REST framework, drf-spectacular": "programs/django_rest.py",
+    "graphene-django, strawberry-django": "programs/django_graphql.py",
 }
 
 
@@ -28,12 +30,12 @@ def rows() -> dict[str, str]:
 
 
 def test_every_row_is_run() -> None:
-    assert set(rows()) == {*LAYERS, *OF_DJANGO}
+    assert set(rows()) == {*LAYERS, *ELSEWHERE}
 
 
-@pytest.mark.parametrize("layer", [*LAYERS, *OF_DJANGO])
+@pytest.mark.parametrize("layer", [*LAYERS, *ELSEWHERE])
 def test_what_a_row_says_is_what_is_run(layer: str) -> None:
-    source = (PROGRAMS / OF_DJANGO.get(layer, "json_layers.py")).read_text("utf-8")
+    source = (HERE / ELSEWHERE.get(layer, "programs/json_layers.py")).read_text("utf-8")
     for code in re.findall(r"`([^`]+)`", rows()[layer]):
         assert code.replace("\\|", "|") in source, code
 

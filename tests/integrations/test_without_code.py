@@ -1,4 +1,7 @@
-"""Frameworks that need no code of snowredis: each makes ids that differ, and leaves no worker id leased at its end."""
+"""Frameworks that need no code of snowredis: each makes ids that differ, and leaves no worker id leased at its end.
+
+scripts/try_extras.py runs the programs of those that tests do not install.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ PROGRAMS = Path(__file__).with_name("programs") / "without_code"
 def test_a_program_makes_ten_ids(server: RedisServer, program: Path) -> None:
     package = program.stem.removeprefix("with_")
     if find_spec(package) is None:
-        pytest.skip(f"{package} is not installed")
+        pytest.skip(f"{package} is not installed; scripts/try_extras.py runs its program")
     new_pool(server.url, program.stem)
     done = warm.run(
         [sys.executable, str(program)],

@@ -34,7 +34,7 @@ from snowredis.snowflake.protocol.record import EventKind, LeaseRecord
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool
-from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, SUSPECT, TTL_MS, died, expired, info
+from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, TTL_MS, expired, info
 from tests.support.holder import Holder, create
 from tests.support.pools import new_pool
 from tests.support.records import change_record
@@ -385,17 +385,6 @@ def snapshot_of(*leases: Lease, living: int = 0) -> Snapshot:
     return Snapshot(info(), FLEET[:living], leases)
 
 
-def test_a_lease_that_expired_is_silence_and_one_that_a_neighbor_freed_is_none() -> None:
-    lane, over, found = ended(21), ended(22, outage_until_ms=0), died(23, 1_000)
-    status = status_of(snapshot_of(lane, over, found, living=9))
-    assert [condition.code for condition in status.conditions] == ["silent"]
-    assert status.headline == "2 silent"
-    text = status.conditions[0].text
-    assert "if they live, the last of them has ids until 2026-" in text
-    assert "killed" not in text
-    assert snapshot_of(lane, living=9).makes_ids
-
-
 @pytest.mark.parametrize(("silent", "living", "is_one"), [(7, 0, True), (5, 3, True), (4, 4, False), (2, 0, False)])
 def test_silence_of_most_workers_at_once_is_one_condition(silent: int, living: int, is_one: bool) -> None:
     leases = (ended(20 + number, 40_000 + 500 * number) for number in range(silent))
@@ -404,11 +393,6 @@ def test_silence_of_most_workers_at_once_is_one_condition(silent: int, living: i
     assert status.headline == ("no worker renews" if is_one else f"{silent} silent")
     assert (status.level == "critical") is is_one
     assert ("do not restart workers" in status.conditions[0].advice) is is_one
-
-
-def test_workers_that_fell_silent_one_after_the_other_are_not_one_fault() -> None:
-    leases = [ended(number, 40_000 + 60_000 * number) for number in range(7)]
-    assert [condition.code for condition in status_of(snapshot_of(*leases)).conditions] == ["silent"]
 
 
 def test_the_heartbeat_of_a_pool_with_a_long_failover_slack_is_that_of_its_workers() -> None:
@@ -443,12 +427,6 @@ def test_a_refusal_of_this_process_is_known_before_anybody_is_silent() -> None:
     # Redis is just back: that was one of the attempts that failed in the outage
     back = Snapshot(info(), FLEET, refusal=Refusal("connection refused", NOW_MS), is_back=True)
     assert status_of(back).level == "ok"
-
-
-def test_most_is_critical_and_comes_first() -> None:
-    alarmed = info(alarms=1, alarm_from_ms=1, alarm_until_ms=NOW_MS)
-    snapshot = Snapshot(alarmed, (SUSPECT,), refusal=Refusal("full", NOW_MS))
-    assert [condition.code for condition in status_of(snapshot).conditions][:2] == ["no-renewals", "alarm"]
 
 
 @pytest.mark.parametrize("reserve_ms", [0, RESERVE_MS])

@@ -214,13 +214,16 @@ def test_whoever_looks_sees_everything_and_changes_nothing(
             ["pool", "show", POOL],
             ["whois", an_id, "--pool", POOL],
             ["whois", an_id, an_id, "--pool", POOL],
+            ["whois", an_id, "--pool", POOL, "--json"],
             ["events", "--pool", POOL],
+            ["events", "--pool", POOL, "--json"],
         ):
             assert main([*argv, "--url", url]) == 0, argv
         out, err = capsys.readouterr()
         assert err == ""
-        token = ids._lease_manager.held.token
-        assert token not in out
+        held = ids._lease_manager.held
+        assert held.token not in out
+        assert held.lease.token_hash not in out
         own_server.client().delete(f"{KEY}:leases")
         assert [worker.label for worker in WorkerPool(url, POOL).workers()] == ["web"]
     assert WorkerPool(url, POOL).events(since="0")[0].kind == "floor"

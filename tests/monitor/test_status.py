@@ -11,7 +11,7 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.core.values import utc_text
-from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
+from snowredis.errors import PoolNotFound, StoreUnavailable
 from snowredis.monitor.conditions import LEVELS, Condition, answers, status_of, status_without
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import PoolInfo, Refusal, Snapshot
@@ -361,11 +361,3 @@ def test_with_outage_lanes_the_workers_of_before_make_ids_while_new_ones_wait_fo
     assert not over.makes_ids
     new = Snapshot(replace(waiting, claims=0), ())
     assert not new.makes_ids
-
-
-def test_a_pool_of_another_format_is_unknown() -> None:
-    error = LayoutMismatch("orders", "format=1 x=1", "format=5 x=1")
-    times = dict.fromkeys(("failed_since_ms", "now_ms", "last_read_ms"), NOW_MS)
-    status = status_without(error, None, **times)
-    assert (status.level, status.headline, status.conditions[0].code) == ("unknown", "not known", "unread")
-    assert "is of another version" in status.conditions[0].text

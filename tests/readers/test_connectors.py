@@ -34,14 +34,16 @@ from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
 
-def test_no_row_is_missed_behind_a_pooler_in_partitions_and_on_a_replica(server: RedisServer) -> None:
+def test_no_row_is_missed_behind_a_pooler_in_partitions_and_on_a_replica_while_all_are_killed_and_fences_change(
+    server: RedisServer,
+) -> None:
     with contextlib.ExitStack() as stack:
         own = stack.enter_context(postgresql("max_prepared_transactions=20"))
         try:
             pooler, replica = stack.enter_context(pgbouncer(own, size=12)), stack.enter_context(replica_of(own))
         except MissingDatabase as error:
             pytest.skip(str(error))
-        plan = Plan(4.0, 5, writers=3, kill=True, prepared=True, partitioned=True)
+        plan = Plan(4.0, 5, writers=3, kill=True, prepared=True, partitioned=True, change=True)
         found = storm(own, server.url, plan, pooler=pooler, replica=replica)
         assert found.missed_below_marks() == 0
         assert found.twice == 0

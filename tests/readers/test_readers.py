@@ -19,11 +19,10 @@ from snowredis.cli import main
 from snowredis.core.sql import fence
 from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
-from tests.readers.storm import LAYOUT, PAGE, Plan, make_table, storm
+from tests.readers.storm import LAYOUT, PAGE, make_table
 from tests.support import warm
 from tests.support.databases import DatabaseServer, postgresql
 from tests.support.pages import PAGES, blocks_of
-from tests.support.servers import RedisServer
 
 LAG_S = 0.3
 
@@ -57,14 +56,6 @@ def passes(watermark: Watermark, an_id: int) -> int:
             return watermark.mark
         time.sleep(0.02)
     raise AssertionError("the mark stands still")
-
-
-def test_no_row_is_missed_while_readers_and_writers_are_killed(
-    postgresql_server: DatabaseServer, server: RedisServer
-) -> None:
-    found = storm(postgresql_server, server.url, Plan(3.0, seed=3, writers=3, kill=True, change=True))
-    assert found.missed_below_marks() == 0
-    assert found.twice == 0
 
 
 def test_a_row_with_an_old_id_is_refused_and_a_new_one_is_not(engine: sa.Engine) -> None:

@@ -16,10 +16,6 @@ SETTINGS = hypothesis.settings(
     max_examples=8, derandomize=True, database=None, suppress_health_check=list(hypothesis.HealthCheck)
 )
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-PATHS = ["/id", "/ids", "/decode/{text}", "/whois/{text}", "/workers", "/events", "/readyz"]
-# nothing about a request without parameters can be wrong
-BARE = ["/pools", "/healthz", "/metrics", "/openapi.json"]
-MODES = [(path, mode) for path in PATHS for mode in ("POSITIVE", "NEGATIVE")] + [(path, "POSITIVE") for path in BARE]
 
 
 def test_no_request_that_the_description_leads_to_breaks_the_service(own_server: RedisServer) -> None:
@@ -33,7 +29,6 @@ def test_no_request_that_the_description_leads_to_breaks_the_service(own_server:
     new_pool(own_server.url, "fuzzed")
     with client_of(create_app(own_server.url, pools=["fuzzed"], token=TOKEN)) as client:
         described = client.get("/openapi.json", headers=BEARER).json()
-        assert described["paths"].keys() == {*PATHS, *BARE}
         schema = schemathesis.openapi.from_dict(described)
 
         def send(case: Any) -> None:
@@ -43,7 +38,9 @@ def test_no_request_that_the_description_leads_to_breaks_the_service(own_server:
             sent.append(case.path)
             case.validate_response(response, excluded_checks=refusals)
 
-        for path, mode in MODES:
-            cases = schema[path]["GET"].as_strategy(generation_mode=schemathesis.GenerationMode[mode])
-            SETTINGS(hypothesis.given(case=cases)(send))()
-    assert set(sent) == {*PATHS, *BARE}
+        for path, item in described["paths"].items():
+            # nothing about a request without parameters can be wrong
+            for mode in ("POSITIVE", "NEGATIVE") if item["get"]["parameters"] else ("POSITIVE",):
+                cases = schema[path]["GET"].as_strategy(generation_mode=schemathesis.GenerationMode[mode])
+                SETTINGS(hypothesis.given(case=cases)(send))()
+    assert set(sent) == set(described["paths"])

@@ -9,9 +9,7 @@ import socket
 
 import pytest
 
-from tests.support.pools import new_pool
-from tests.support.servers import RedisServer
-from tests.web.conftest import Serve, Served
+from tests.web.conftest import Served
 
 pytest.importorskip("uvicorn")
 
@@ -25,9 +23,7 @@ def paths_of(served: Served) -> list[str]:
     return [*(f"{path}?count=2" if path == "/ids" else path for path in filled), *PAGES]
 
 
-def test_every_path_ends_its_response_to_every_method(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    new_pool(server.url, pool_name)
-    served = serve("--pool", pool_name, url=server.url)
+def test_every_path_ends_its_response_to_every_method(served: Served) -> None:
     for path in paths_of(served):
         # one connection for all, as a proxy uses it for many clients
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=10)) as connection:

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.testing import memory_pool
-from snowredis.web.service import create_app
 from tests.support.pools import new_pool
 from tests.support.programs import ROOT
 from tests.support.prometheus import check_text, prometheus
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-from tests.web.conftest import Serve, client_of
+from tests.web.conftest import Serve
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("prometheus_client")
@@ -38,13 +36,3 @@ def test_a_real_prometheus_scrapes_the_service_and_evaluates_the_alerts(
         assert len(group["rules"]) == rules.count("- alert: ")
         # a rule that was not evaluated yet is "unknown"
         assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}, group
-
-
-def test_all_pools_and_errors_are_there_from_the_start() -> None:
-    with client_of(create_app(memory_pool(), pools=["a", "b"])) as client:
-        text = client.get("/metrics").text
-    check_text(text)
-    for pool in ("a", "b"):
-        assert f'snowredis_pool_up{{pool="{pool}"}}' in text
-    # so that the first error is an increase
-    assert 'snowredis_http_errors_total{status="503"} 0.0' in text

@@ -58,17 +58,3 @@ def test_the_service_and_the_commands_show_the_same(
     whois = client.get(f"/whois/{an_id}").json()["whois"]
     assert whois["maker"]["label"] == "maker"
     assert [steady(whois)] == steady(printed(capsys, "whois", str(an_id), *options))
-
-
-def test_no_record_has_the_token_of_a_lease_or_its_hash(
-    served: Served,
-) -> None:
-    client, ids = served
-    assert ids.lease is not None
-    assert ids._lease_manager.held is not None
-    for path in ("/workers", "/events", f"/whois/{ids.next_id()}"):
-        text = client.get(path).text
-        assert "maker" in text
-        assert "token" not in text
-        assert ids.lease.token_hash not in text
-        assert ids._lease_manager.held.token not in text

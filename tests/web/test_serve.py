@@ -23,7 +23,9 @@ from tests.web.conftest import SHARED, Serve, Served
 pytest.importorskip("uvicorn")
 
 
-def test_the_command_serves_ids_and_releases_its_worker_id(server: RedisServer, pool_name: str, serve: Serve) -> None:
+def test_the_command_serves_ids_and_releases_its_worker_id_even_if_a_connection_is_idle(
+    server: RedisServer, pool_name: str, serve: Serve
+) -> None:
     new_pool(server.url, pool_name)
     served = serve("--pool", pool_name, url=server.url)
     status, headers, body = served.ask("/ids?count=3", Accept="application/octet-stream")
@@ -32,6 +34,9 @@ def test_the_command_serves_ids_and_releases_its_worker_id(server: RedisServer, 
     assert ids == tuple(sorted(set(ids)))
     assert "server" not in headers
     assert [one.label for one in snowredis.WorkerPool(server.url, pool_name).workers()] == ["snowredis serve"]
+    idle = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+    idle.request("GET", "/id")
+    assert idle.getresponse().read()
     assert served.stop() in (0, -15)
     assert snowredis.WorkerPool(server.url, pool_name).workers() == []
 
@@ -95,16 +100,6 @@ def test_an_address_that_cannot_be_used_is_one_line(server: RedisServer, pool_na
             assert one.process.wait(30) == 3
             [line] = [line for line in one.log.read_text().splitlines() if "ERROR" in line]
             assert reason in line.lower()
-
-
-def test_an_idle_connection_does_not_hold_up_the_end(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    new_pool(server.url, pool_name)
-    served = serve("--pool", pool_name, url=server.url)
-    idle = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
-    idle.request("GET", "/id")
-    assert idle.getresponse().read()
-    served.stop()
-    assert snowredis.WorkerPool(server.url, pool_name).workers() == []
 
 
 def test_a_terminal_that_closes_ends_it_as_sigterm_does_unless_nohup_asked_for_more(

@@ -25,6 +25,7 @@ from snowredis.web.messages import (
 )
 from snowredis.web.service import create_app, from_environment
 from tests.support.pools import new_pool
+from tests.support.prometheus import check_text
 from tests.support.servers import RedisServer
 from tests.web.conftest import client_of
 
@@ -276,13 +277,24 @@ def test_a_variable_that_makes_no_sense_is_refused(name: str, text: str) -> None
 # --- for programs ----------------------------------------------------------------------------------
 
 
-def test_metrics_count_what_was_served(client: TestClient) -> None:
+def test_the_description_names_each_path_that_is_served_and_no_other(client: TestClient) -> None:
+    app: Any = client.app
+    served = {route.path.replace(":path}", "}") for route in app._router.routes}
+    pages = {path for path in served if path == "/" or path.startswith("/static/")}
+    assert set(client.get("/openapi.json").json()["paths"]) == served - pages
+
+
+def test_metrics_count_what_was_served_of_each_pool_and_all_errors_from_the_start(client: TestClient) -> None:
     pytest.importorskip("prometheus_client")
     client.get("/ids?count=30&pool=b")
     client.get("/ids?count=0")
     text = client.get("/metrics").text
+    check_text(text)
     assert 'snowredis_served_ids_total{pool="b"} 30.0' in text
     assert 'snowredis_http_errors_total{status="400"} 1.0' in text
+    # so that the first error is an increase
+    assert 'snowredis_http_errors_total{status="503"} 0.0' in text
+    assert 'snowredis_pool_up{pool="a"}' in text
     assert 'snowredis_pool_used{pool="b"} 1.0' in text
     assert "snowredis_ids_total{" in text
 

@@ -63,40 +63,6 @@ def flask() -> str:
         return jsonify(data).get_data(True)
 
 
-def pydantic() -> str:
-    from pydantic import BaseModel
-
-    from snowredis.integrations.pydantic import JsonSnowflakeId
-
-    class Item(BaseModel):
-        id: JsonSnowflakeId
-
-    class Order(Item):
-        lines: list[Item]
-
-    return Order(**data).model_dump_json()
-
-
-def fastapi() -> str:
-    from fastapi import FastAPI
-    from pydantic import BaseModel
-
-    from snowredis.integrations.pydantic import JsonSnowflakeId
-
-    class Order(BaseModel):
-        id: JsonSnowflakeId
-        lines: list[dict[str, JsonSnowflakeId]]
-
-    app = FastAPI()
-
-    @app.get("/")
-    def get() -> Order:
-        return Order(**data)
-
-    assert app.openapi()["components"]["schemas"]["Order"]["properties"]["id"]["type"] == "string"
-    return _get(app)
-
-
 def sqlmodel() -> str:
     from fastapi import FastAPI
     from sqlmodel import Field, Session, SQLModel, create_engine
@@ -134,17 +100,6 @@ def sqlmodel() -> str:
     return _get(app)
 
 
-def marshmallow() -> str:
-    from marshmallow import Schema, fields
-
-    class Order(Schema):
-        id = fields.Integer(as_string=True)
-        lines = fields.List(fields.Dict(values=fields.Integer(as_string=True)))
-
-    assert Order().loads(Order().dumps(data)) == data
-    return Order().dumps(data)
-
-
 def msgspec() -> str:
     import msgspec
 
@@ -158,41 +113,6 @@ def msgspec() -> str:
     text = msgspec.json.encode(stringify(msgspec.to_builtins(order))).decode()
     assert msgspec.json.decode(text, type=Order, strict=False) == order
     return text
-
-
-def simplejson() -> str:
-    import simplejson
-
-    return simplejson.dumps(data, int_as_string_bitcount=53)
-
-
-def strawberry() -> str:
-    import strawberry
-
-    @strawberry.type
-    class Item:
-        id: strawberry.ID
-
-    @strawberry.type
-    class Query(Item):
-        @strawberry.field
-        def lines(self) -> list[Item]:
-            return [Item(id=ID)]
-
-    got = strawberry.Schema(Query).execute_sync("{ id lines { id } }", root_value=Query(id=ID))
-    return json.dumps(got.data)
-
-
-def graphene() -> str:
-    import graphene
-
-    class Item(graphene.ObjectType):
-        id = graphene.ID()
-
-    class Query(Item):
-        lines = graphene.List(Item)
-
-    return json.dumps(graphene.Schema(Query).execute("{ id lines { id } }", root_value=data).data)
 
 
 def graphene_sqlalchemy() -> str:
@@ -251,24 +171,6 @@ def json_logger() -> str:
     return JsonFormatter(json_encoder=SnowflakeEncoder).format(record)
 
 
-def spreadsheets() -> str:
-    import io
-
-    import openpyxl
-    import pandas as pd
-    import polars as pl
-
-    path = io.BytesIO()
-    df: Any = pd.DataFrame([{"id": ID}], index=[ID])
-    df.astype({"id": str}).to_excel(path)
-    by_pandas = openpyxl.load_workbook(path).active["B2"].value
-    path = io.BytesIO()
-    df = pl.DataFrame({"id": [ID]})
-    df.cast({"id": pl.String}).write_excel(path)
-    assert by_pandas == openpyxl.load_workbook(path).active["A2"].value, by_pandas
-    return json.dumps({"id": by_pandas})
-
-
 def _model() -> Any:
     from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -303,16 +205,9 @@ LAYERS = {
     "Flask, `tojson` in its templates, Flask-RESTful, Flask-RESTX": flask,
     "structlog": structlog,
     "python-json-logger": json_logger,
-    "pandas, polars: spreadsheets": spreadsheets,
     "graphene-sqlalchemy": graphene_sqlalchemy,
     "strawberry-sqlalchemy-mapper": strawberry_sqlalchemy,
-    "pydantic": pydantic,
-    "FastAPI, with a model": fastapi,
     "FastAPI and Starlette, without a model": without_a_model,
     "SQLModel, with FastAPI": sqlmodel,
-    "marshmallow": marshmallow,
     "msgspec": msgspec,
-    "simplejson": simplejson,
-    "strawberry": strawberry,
-    "graphene": graphene,
 }

@@ -22,6 +22,7 @@ from tests.lab.chaos.faults import FAULTS, Begun, Fault
 from tests.lab.chaos.report import LOG, Plan, processes_of
 from tests.lab.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read_runs, read_status, runs_of
 from tests.lab.chaos.slots import NODE_PACKAGE, Slot
+from tests.lab.chaos.whois import WatchedFleet, whois_of
 from tests.support.servers import PROGRAM
 from tests.support.waiting import becomes_true
 
@@ -33,12 +34,18 @@ needs_redis = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or val
 
 @needs_redis
 @pytest.mark.timeout(240)
-def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers(short_path: Path) -> None:
+def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers_and_whois_names_no_wrong_process(
+    short_path: Path,
+) -> None:
     plan = Plan(seed=20, processes=4, faults=45, seconds=6, ttl_s=1.5, truce_every=30, layout=LAYOUT, rest_s=0.02)
-    report = Fleet(plan, short_path).run()
+    fleet = WatchedFleet(plan, short_path)
+    report = fleet.run()
     verdict = check(short_path, LAYOUT)
     assert verdict.good, verdict.problems
     assert report.problems == []
+    found = whois_of(fleet.looks, short_path, 1_000)
+    assert found.wrong == []
+    assert 0 < found.answers["certain"] <= found.answers.total() > 500
     # a process that is killed between the two has written down what it did not count any more
     assert verdict.ids >= report.ids > 100_000
     assert report.counters["claims"] >= 4

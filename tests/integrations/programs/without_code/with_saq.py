@@ -4,7 +4,9 @@ import asyncio
 import os
 from typing import Any
 
-from saq import Queue, Worker
+from redis.asyncio import Redis
+from saq import Worker
+from saq.queue.redis import RedisQueue
 
 import snowredis
 
@@ -14,7 +16,7 @@ async def make(_context: Any) -> int:
 
 
 async def main() -> None:
-    queue = Queue.from_url(os.environ["SNOWREDIS_URL"])
+    queue = RedisQueue(Redis.from_url(os.environ["SNOWREDIS_URL"]))
     worker = Worker(queue, functions=[make])
     running = asyncio.create_task(worker.start())
     # SAQ's first sweep aborts jobs that are queued before it
