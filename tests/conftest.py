@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import tempfile
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     with redis_server(tmp_path_factory.mktemp("r")) as running:
         yield running
+
+
+@pytest.fixture
+def pool_name() -> str:
+    """A pool that no other test uses."""
+    return f"p-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

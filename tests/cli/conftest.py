@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,12 +40,6 @@ def client(server: RedisServer) -> Iterator[redis.Redis]:
     client = server.client()
     yield client
     client.close()
-
-
-@pytest.fixture
-def pool_name() -> str:
-    """A pool that no other test uses."""
-    return f"p-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture

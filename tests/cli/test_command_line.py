@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
@@ -23,11 +22,11 @@ from snowredis import errors
 from snowredis.cli import build_parser, main
 from snowredis.cli.commands import layout
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
+from tests.cli.conftest import Cli
 from tests.support import warm
 from tests.support.programs import ROOT
 from tests.support.records import change_record
 
-Cli = Callable[..., Any]
 PROGRAMS = Path(__file__).parent / "programs"
 AN_ID = "249736970576592896"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ from snowredis.monitor.checks import check_crash_records, ok
 from snowredis.servers import runner
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.worker_pool import WorkerPool
+from tests.cli.conftest import Cli
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer, redis_server
-
-Cli = Callable[..., Any]
 
 
 @pytest.fixture

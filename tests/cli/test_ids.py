@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ import pytest
 import snowredis
 from snowredis.cli.commands import ids as id_commands
 from snowredis.core.text import FORMS
+from tests.cli.conftest import Cli
 
-Cli = Callable[..., Any]
 LAYOUT = snowredis.layouts["default"]
 # 2026-11-21T03:25:33.674Z, by worker id 5 in namespace 1
 AN_ID = LAYOUT.compose(tick=59541933674, backup=1, worker=5, sequence=7)

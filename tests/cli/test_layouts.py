@@ -1,16 +1,13 @@
-"""`layout`."""
+"""`layout`, and `sql` of a layout."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 import snowredis
-
-Cli = Callable[..., Any]
+from tests.cli.conftest import Cli
 
 
 def test_without_arguments_it_shows_every_preset_in_80_columns(offline: Cli) -> None:
@@ -52,3 +49,22 @@ def test_decode_shows_named_parts_and_the_gene(offline: Cli) -> None:
         assert part in done.out
     record = json.loads(offline("decode", "--json", "--layout", spec, "250544998407667765").out)
     assert (record["datacenter_fields"], record["gene"]) == ({"region": 1, "business": 7}, 5)
+
+
+def test_it_prints_functions_of_the_layout(offline: Cli) -> None:
+    result = offline("sql", "postgresql", "--layout", "twitter")
+    assert result.code == 0
+    assert "snowredis_time(id bigint) RETURNS timestamptz" in result.out
+    assert "1288834974657" in result.out
+
+
+def test_it_prints_partitions_of_a_table(offline: Cli) -> None:
+    result = offline("sql", "mariadb", "--table", "orders", "--start", "2026-01-31", "--count", "2")
+    assert result.code == 0
+    assert [line.split()[1] for line in result.out.splitlines()[1:-1]] == ["p202601", "p202602"]
+
+
+def test_what_it_cannot_print_is_an_error(offline: Cli) -> None:
+    assert offline("sql", "duckdb", "--table", "orders").code == 3
+    assert offline("sql", "oracle").code == 2
+    assert offline("sql", "sqlite", "--layout", "no").code == 3

@@ -8,9 +8,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
@@ -18,11 +17,11 @@ import redis
 import snowredis
 from snowredis.core.presets import resolve_layout
 from snowredis.snowflake.protocol.redis_store import load
+from tests.cli.conftest import Cli
 from tests.support.records import change_record
 from tests.support.servers import RedisServer, redis_server
 from tests.support.waiting import eventually
 
-Cli = Callable[..., Any]
 # sets the title, colours, hides what follows, moves the cursor, ends the line, turns the text round, is wide
 HOSTILE = [
     "\x1b]0;owned\x07",

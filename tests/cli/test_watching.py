@@ -1,4 +1,4 @@
-"""`workers`, `events`, `whois` and `pool show` in bad moments: who died, what is wrong, and how one worker is found."""
+"""`workers`, `events` and `whois`: who died, what happened, who made an id, and how it can stand in two tables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 import os
 import re
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 import redis
@@ -21,11 +21,12 @@ from snowredis.process.names import owner_text
 from snowredis.snowflake.protocol.messages import ClaimRequest, Granted, Seen, WorkerStats
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
+from tests.cli.conftest import Cli
 from tests.support import warm
 from tests.support.holder import create
 from tests.support.records import change_record, record_of
 
-Cli = Callable[..., Any]
+pytestmark = pytest.mark.usefixtures("nothing_left")
 # host and label of each worker id
 FLEET = (("web-1", "api"), ("web-1", "api"), ("web-2", "api"), ("db-1", "jobs"))
 # by the worker that died
@@ -44,7 +45,7 @@ def end_lease(client: redis.Redis, pool: str, worker: int) -> None:
 
 
 @pytest.fixture
-def fleet(client: redis.Redis, pool_name: str) -> Iterator[str]:
+def fleet(client: redis.Redis, pool_name: str) -> str:
     """A pool with three living workers, and one, worker 2, that just died."""
     store, now_ms = RedisStore(client, PoolConfig(name=pool_name, outage_reserve_ms=0)), time.time_ns() // 1_000_000
     create(store, now_ms)
@@ -53,9 +54,7 @@ def fleet(client: redis.Redis, pool_name: str) -> Iterator[str]:
         claimed = store.ask(ClaimRequest(Seen(), now_ms, secrets.token_hex(8), owner))
         assert isinstance(claimed, Granted)
     end_lease(client, pool_name, 2)
-    yield pool_name
-    for key in client.scan_iter(f"snowredis:{{{pool_name}*", count=1000):
-        client.delete(key)
+    return pool_name
 
 
 def test_a_lease_that_expired_is_shown_with_when_and_who(cli: Cli, fleet: str) -> None:
@@ -114,3 +113,100 @@ def test_a_reader_that_has_gone_changes_no_exit_code(
     os.close(writing)
     assert want
     assert got == want
+
+
+# --- events ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("hostile_labels")
+def test_the_newest_are_shown_one_a_line(
+    cli: Cli, pool_name: str, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("pool", "create", pool_name)
+    for number in range(3):
+        snowredis.connect(server_url, pool=pool_name, label=f"\x1b]0;{number}\x07").close()
+        with snowredis.connect(server_url, pool=pool_name, label=f"\x1b]0;{number}\x07") as ids:
+            ids.next_id()
+    monkeypatch.setattr("snowredis.cli.commands.workers.NEWEST_EVENTS", 3)
+    result = cli("events", "--pool", pool_name)
+    assert result.code == 0
+    assert [line.split()[1] for line in result.out.splitlines()[1:]] == ["released", "claimed", "released"]
+    assert "\x1b" not in result.out
+    assert r"\x1b]0;2" in result.out
+    everything = [json.loads(line) for line in cli("events", "--pool", pool_name, "--json").out.splitlines()]
+    assert [event["kind"] for event in everything] == ["floor", *["claimed", "released"] * 3]
+    assert (everything[0]["reason"], everything[0]["text"]) == ("no-pool", "the pool was created as a new one")
+    assert everything[1]["label"] == "\x1b]0;0\x07"
+
+
+def test_events_that_somebody_made_up_do_nothing(cli: Cli, pool_name: str, client: redis.Redis) -> None:
+    cli("pool", "create", pool_name)
+    key = f"snowredis:{{{pool_name}}}:events"
+    client.xadd(key, {"event": "alarm", "worker": "-1", "at": "99999999999999", "reason": "\x1b[2J\u202ealarm"})
+    client.xadd(key, {"event": "claimed", "worker": "1", "at": "-5", "owner": "[" * 5000, "until": "-1"})
+    client.xadd(key, {"something": "else"})
+    result = cli("events", "--pool", pool_name)
+    assert result.code == 0
+    # no time is negative
+    assert len(result.out.splitlines()) == 1 + 2
+    assert all(char == "\n" or char.isprintable() for char in result.out)
+
+
+# --- whois -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ids(cli: Cli, pool_name: str, server_url: str, hostile_labels: None) -> Iterator[snowredis.SnowflakeGenerator]:
+    cli("pool", "create", pool_name)
+    with snowredis.connect(server_url, pool=pool_name, label="web \x1b[31m1") as made:
+        yield made
+
+
+def test_it_says_host_pid_label_and_lease(cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator) -> None:
+    an_id = ids.next_id()
+    result = cli("whois", str(an_id), "--pool", pool_name)
+    assert (result.code, result.err) == (0, "")
+    for part in (str(an_id), socket.gethostname(), str(os.getpid()), r"web \x1b[31m1", "alive", "certain"):
+        assert part in result.out
+    ids.close()
+    assert "released" in cli("whois", str(an_id), "--pool", pool_name).out
+
+
+def test_any_form_of_an_id_will_do(cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator) -> None:
+    an_id = ids.next_id()
+    text = snowredis.encode(an_id, "base62")
+    found = json.loads(cli("whois", text, "--json", "--pool", pool_name).out)
+    assert found["id"] == str(an_id)
+    assert found["maker"]["label"] == "web \x1b[31m1"
+    assert found["certainty"] == "certain"
+    assert cli("whois", "no id!", "--pool", pool_name).code == 3
+
+
+def test_what_cannot_be_known_is_said_so_with_another_exit_code(
+    cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator
+) -> None:
+    an_id = ids.next_id() + (1 << 60)
+    result = cli("whois", str(an_id), "--pool", pool_name)
+    assert result.code == 1
+    assert "unknown" in result.out
+    assert "future" in result.out
+
+
+def test_two_different_ids_are_two_answers(cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator) -> None:
+    one, two = map(str, ids.next_ids(2))
+    lines = cli("whois", one, two, one, "--pool", pool_name, "--json").out.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [one, two]
+
+
+def test_who_made_an_id_of_a_deleted_pool_is_unknown(
+    cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator
+) -> None:
+    an_id = str(ids.next_id())
+    ids.close()
+    assert cli("pool", "delete", pool_name, "--yes").code == 0
+    gone = cli("whois", an_id, "--pool", pool_name)
+    assert (gone.code, gone.out, f"there is no pool {pool_name!r}" in gone.err) == (5, "", True)
+    # the next pool of that name knows nothing of the one before
+    assert cli("pool", "create", pool_name, "--yes").code == 0
+    found = json.loads(cli("whois", an_id, "--pool", pool_name, "--json").out)
+    assert (found["certainty"], found["maker"]) == ("unknown", None)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
 import pytest
 
 from snowredis.process.names import owner_text
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.redis_store import RedisStore
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.worker_pool import WorkerPool
+from tests.support.holder import Holder
+from tests.support.servers import RedisServer
+
+# a new pool, with these constants -> the pool, and what makes holders of it
+Scripted: TypeAlias = Callable[..., tuple[WorkerPool, Callable[[], Holder]]]
 
 
 @pytest.fixture
@@ -26,3 +39,18 @@ def each_generator_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return owner_text(host, int(name or "0", 16) % 10**6, label, name, *more)
 
     monkeypatch.setattr("snowredis.snowflake.lease.requests.owner_text", own_pid)
+
+
+@pytest.fixture
+def scripted(server: RedisServer, pool_name: str) -> Iterator[Scripted]:
+    """Create a pool in Redis whose processes are holders: each of their calls is one of the test."""
+    with contextlib.ExitStack() as stack:
+
+        def create(**constants: Any) -> tuple[WorkerPool, Callable[[], Holder]]:
+            config = PoolConfig(name=pool_name, **constants)
+            seen = stack.enter_context(contextlib.closing(WorkerPool(server.url, pool_name)))
+            store = stack.enter_context(contextlib.closing(RedisStore(server.url, config)))
+            seen.create(config)
+            return seen, lambda: Holder(store, lambda: time.time_ns() // 1_000_000)
+
+        yield create

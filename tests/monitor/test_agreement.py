@@ -7,7 +7,6 @@ import gc
 import itertools
 import logging
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -34,8 +33,9 @@ from snowredis.snowflake.protocol.record import EventKind, LeaseRecord
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool
+from tests.monitor.conftest import Scripted
 from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, TTL_MS, expired, info
-from tests.support.holder import Holder, create
+from tests.support.holder import create
 from tests.support.pools import new_pool
 from tests.support.records import change_record
 from tests.support.servers import RedisServer
@@ -44,11 +44,6 @@ from tests.web.conftest import client_of
 
 RESERVE_MS = 600_000
 LAYOUT_OF_TWO = Layout(timestamp_bits=41, backup_bits=2, worker_bits=1, sequence_bits=12)
-
-
-@pytest.fixture
-def pool(server: RedisServer) -> str:
-    return f"a-{uuid.uuid4().hex[:10]}"
 
 
 @contextlib.contextmanager
@@ -431,22 +426,18 @@ def test_a_refusal_of_this_process_is_known_before_anybody_is_silent() -> None:
 
 @pytest.mark.parametrize("reserve_ms", [0, RESERVE_MS])
 def test_a_claim_that_was_never_renewed_is_no_death_but_its_process_may_make_ids(
-    server: RedisServer, pool: str, reserve_ms: int
+    server: RedisServer, scripted: Scripted, reserve_ms: int
 ) -> None:
     """Its reply was lost, or Redis is full since then."""
-    config = PoolConfig(name=pool, outage_reserve_ms=reserve_ms)
-    seen, store = WorkerPool(server.url, pool), RedisStore(server.url, config)
-    seen.create(config)
-    Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    seen, holder = scripted(outage_reserve_ms=reserve_ms)
+    holder().claim()
     now_ms = seen.info().now_ms
-    change_record(server.client(), pool, 0, lease_end_ms=now_ms, until_ms=now_ms)
+    change_record(server.client(), seen.name, 0, lease_end_ms=now_ms, until_ms=now_ms)
     snapshot = seen.snapshot()
     assert (snapshot.leases, snapshot.lanes_until_ms > now_ms) == ((), reserve_ms > 0)
     if reserve_ms:
         later = replace(snapshot, info=replace(snapshot.info, incarnation="1-1"))
         assert answers(later)[0].answer == "unknown"
-    store.close()
-    seen.close()
 
 
 # --- does Redis take writes ------------------------------------------------------------------------
@@ -480,21 +471,16 @@ def test_a_process_that_has_another_lease_lives() -> None:
     assert silent_together(snapshot_of(lost, ended(21), ended(22), ended(23), living=2)) is not None
 
 
-def test_a_lane_of_a_lost_lease_keeps_a_process_silent(server: RedisServer, pool: str) -> None:
+def test_a_lane_of_a_lost_lease_keeps_a_process_silent(server: RedisServer, scripted: Scripted) -> None:
     """It goes on in the outage lane of a lease that it lost, and its later lease has none: it has not died."""
-    config = PoolConfig(name=pool, outage_reserve_ms=0)
-    seen, store = WorkerPool(server.url, pool), RedisStore(server.url, config)
-    seen.create(config)
-    holder = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
-    assert holder is not None
+    seen, holder = scripted(outage_reserve_ms=0)
+    holder().claim()
     now_ms = seen.info().now_ms
     owner = owner_text("web-1", 7, "", "ab", lane_until_ms=now_ms + HOUR_MS)
     times = {"lease_end_ms": now_ms, "until_ms": now_ms, "claimed_ms": now_ms - 9, "renewed_ms": now_ms - 5}
-    change_record(server.client(), pool, 0, owner=owner, **times)
+    change_record(server.client(), seen.name, 0, owner=owner, **times)
     snapshot = seen.snapshot()
     assert [each.ids_until_ms for each in snapshot.ended] == [now_ms + HOUR_MS]
-    store.close()
-    seen.close()
 
 
 @pytest.mark.usefixtures("each_generator_is_a_process")
@@ -547,18 +533,18 @@ def test_a_redis_that_refuses_writes_is_one_fault_for_every_view(own_server: Red
 
 
 def test_processes_with_other_settings_say_so_and_each_is_named(
-    server: RedisServer, pool: str, caplog: pytest.LogCaptureFixture
+    server: RedisServer, pool_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    new_pool(server.url, pool)
+    new_pool(server.url, pool_name)
     for label in ("web", "jobs", "web"):
-        with contextlib.closing(snowredis.connect(server.url, pool=pool, label=label, ttl=7)) as ids:
+        with contextlib.closing(snowredis.connect(server.url, pool=pool_name, label=label, ttl=7)) as ids:
             for _ in range(3):
                 with pytest.raises(snowredis.LayoutMismatch):
                     ids.next_id()
     lines = [record.getMessage() for record in caplog.records if "no ids: " in record.getMessage()]
     assert len(lines) == 3
     assert all("30 s" in line and "7 s" in line for line in lines), lines
-    with contextlib.closing(WorkerPool(server.url, pool)) as seen:
+    with contextlib.closing(WorkerPool(server.url, pool_name)) as seen:
         assert seen.info().mismatch_by.count("(web)") + seen.info().mismatch_by.count("(jobs)") >= 2
 
 
@@ -584,15 +570,17 @@ def test_ids_of_workers_that_were_adopted_after_a_wipe_have_a_certain_maker(own_
             ids.close()
 
 
-def test_a_generator_that_python_deleted_is_released_with_the_ids_that_it_made(server: RedisServer, pool: str) -> None:
-    new_pool(server.url, pool, ttl=0.5)
-    ids = snowredis.connect(server.url, pool=pool, ttl=0.5)
+def test_a_generator_that_python_deleted_is_released_with_the_ids_that_it_made(
+    server: RedisServer, pool_name: str
+) -> None:
+    new_pool(server.url, pool_name, ttl=0.5)
+    ids = snowredis.connect(server.url, pool=pool_name, ttl=0.5)
     for _ in range(1_000):
         ids.next_id()
     made = ids.ids_made
     del ids
     gc.collect()
-    with contextlib.closing(WorkerPool(server.url, pool)) as seen:
+    with contextlib.closing(WorkerPool(server.url, pool_name)) as seen:
         released = [EventKind.RELEASED]
         eventually(lambda: [event.kind for event in seen.events()][-1:] == released, "the release")
         stats = seen.events()[-1].stats

@@ -6,7 +6,6 @@ A process that died is told from one that is silent, and from one that ended in 
 from __future__ import annotations
 
 import time
-import uuid
 from typing import Any
 
 import pytest
@@ -18,12 +17,11 @@ from snowredis.monitor import events
 from snowredis.monitor.conditions import status_of
 from snowredis.monitor.lease import Lease
 from snowredis.snowflake.protocol.messages import Renewed
-from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.pool_config import pool_keys
 from snowredis.snowflake.protocol.record import EventKind
-from snowredis.snowflake.protocol.redis_store import RedisStore
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from snowredis.worker_pool import WorkerPool
-from tests.support.holder import Holder
+from tests.monitor.conftest import Scripted
 from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer
 
@@ -202,22 +200,14 @@ def test_leases_that_ended_in_an_outage_are_not_critical_until_their_workers_had
     assert reading.status.headline == "1 silent"
 
 
-def end_lease(server: RedisServer, pool: str, worker: int) -> None:
-    """Let the lease of *worker* end now."""
-    client = server.client()
-    now_ms = int(client.time()[0]) * 1_000
-    change_record(client, pool, worker, lease_end_ms=now_ms)
-    client.hset(pool_keys(pool)[0], "swept", now_ms - 1)
-
-
-def test_a_lease_whose_renewal_redis_may_have_forgotten_is_silent_and_not_expired(server: RedisServer) -> None:
-    config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
-    seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)
-    seen.create(config)
-    first, second = (Holder(store, lambda: time.time_ns() // 1_000_000).claim() for _ in range(2))
+def test_a_lease_whose_renewal_redis_may_have_forgotten_is_silent_and_not_expired(
+    server: RedisServer, scripted: Scripted
+) -> None:
+    seen, holder = scripted()
+    first, second = (holder().claim() for _ in range(2))
     # as after a restart from an old snapshot, in which the second lease had ended
-    change_record(server.client(), config.name, 1, lease_end_ms=seen.info().now_ms)
-    server.client().hset(pool_keys(config.name)[0], "run_id", "0123456789abcdef")
+    change_record(server.client(), seen.name, 1, lease_end_ms=seen.info().now_ms)
+    server.client().hset(pool_keys(seen.name)[0], "run_id", "0123456789abcdef")
     assert isinstance(first.ask_renew(), Renewed)
     snapshot = seen.snapshot()
     assert [(each.worker, each.state) for each in snapshot.leases] == [(0, "alive"), (1, "silent")]
@@ -230,21 +220,19 @@ def test_a_lease_whose_renewal_redis_may_have_forgotten_is_silent_and_not_expire
     snapshot = seen.snapshot()
     assert (snapshot.ended, snapshot.info.used) == ((), 2)
     assert "expired" not in [event.kind for event in seen.events()]
-    seen.close()
-    store.close()
 
 
 @pytest.mark.parametrize("spread", [1, 1_000])
-def test_many_expiries_are_written_in_steps_and_shown_once(server: RedisServer, spread: int) -> None:
+def test_many_expiries_are_written_in_steps_and_shown_once(
+    server: RedisServer, scripted: Scripted, spread: int
+) -> None:
     """*spread*: over how many ms the ends of the leases are distributed."""
-    config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
-    seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)
-    seen.create(config)
-    count, living = 250, Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    seen, holder = scripted()
+    count, living = 250, holder().claim()
     assert isinstance(living.ask_renew(), Renewed)
-    client, (key, leases, _) = server.client(), pool_keys(config.name)
+    client, (key, leases, _) = server.client(), pool_keys(seen.name)
     # some ids of a pool with records like the first one, whose leases ended
-    record, now_ms = record_of(client, config.name, 0), seen.info().now_ms
+    record, now_ms = record_of(client, seen.name, 0), seen.info().now_ms
     swept_ms = now_ms - 2_000
     ends_ms = {number: now_ms - number % spread for number in range(1, count + 1)}
     for number, end_ms in ends_ms.items():
@@ -262,23 +250,17 @@ def test_many_expiries_are_written_in_steps_and_shown_once(server: RedisServer, 
     assert seen.info().expired == count
     assert {each.worker: each.end_ms for each in ended(seen)} == ends_ms
     assert len([event for event in seen.events() if event.kind == EventKind.EXPIRED and event.id]) == count
-    seen.close()
-    store.close()
 
 
-def test_older_events_are_read_once_the_pool_counts_an_end(
-    server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool = f"ends-{uuid.uuid4().hex[:8]}"
+def test_older_events_are_read_once_the_pool_counts_an_end(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     read, since_ms = events.read_entries, list[int]()
 
     def noted(*args: Any, since: str, **which: Any) -> list[events.Entry]:
         since_ms.append(int(since))
         return read(*args, since=since, **which)
 
-    seen, store = WorkerPool(server.url, pool), RedisStore(server.url, PoolConfig(name=pool))
-    seen.create(store.config)
-    lost = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    seen, holder = scripted()
+    lost = holder().claim()
     monkeypatch.setattr(events, "read_entries", noted)
     info = seen.snapshot().info
     assert (info.claims, since_ms) == (1, [info.now_ms])
@@ -289,8 +271,8 @@ def test_older_events_are_read_once_the_pool_counts_an_end(
     assert [(each.worker, each.state) for each in snapshot.ended] == [(lost.worker, "died")]
     # a loss takes the counts along
     monkeypatch.undo()
-    seen.client.delete(pool_keys(pool)[0])
-    Holder(store, lambda: time.time_ns() // 1_000_000).ask_claim()
+    seen.client.delete(pool_keys(seen.name)[0])
+    holder().ask_claim()
     assert [each.worker for each in ended(seen)] == [lost.worker]
 
 

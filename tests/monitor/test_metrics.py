@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def pool(server: RedisServer) -> str:
-    name = f"x-{uuid.uuid4().hex[:10]}"
-    pool = WorkerPool(server.url, name)
-    pool.create(PoolConfig(name=name))
-    return name
+def pool(server: RedisServer, pool_name: str) -> str:
+    WorkerPool(server.url, pool_name).create(PoolConfig(name=pool_name))
+    return pool_name
 
 
 def shown(registry: Any) -> dict[str, float]:

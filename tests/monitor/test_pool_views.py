@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -22,9 +21,9 @@ from tests.support.servers import RedisServer
 
 
 @pytest.fixture
-def pool(server: RedisServer) -> Iterator[WorkerPool]:
-    made = WorkerPool(server.url, f"m-{uuid.uuid4().hex[:10]}")
-    made.create(PoolConfig(name=made.name))
+def pool(server: RedisServer, pool_name: str) -> Iterator[WorkerPool]:
+    made = WorkerPool(server.url, pool_name)
+    made.create(PoolConfig(name=pool_name))
     yield made
     made.close()
 

@@ -411,7 +411,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         redis = stack.enter_context(redis_server(directory))
-        server = stack.enter_context(postgresql("max_prepared_transactions=50"))
+        server = stack.enter_context(postgresql())
         places: dict[str, Any] = {
             "pooler": stack.enter_context(pgbouncer(server, size=20)) if args.pooled else None,
             "replica": stack.enter_context(replica_of(server)) if args.replica else None,

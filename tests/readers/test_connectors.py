@@ -38,7 +38,7 @@ def test_no_row_is_missed_behind_a_pooler_in_partitions_and_on_a_replica_while_a
     server: RedisServer,
 ) -> None:
     with contextlib.ExitStack() as stack:
-        own = stack.enter_context(postgresql("max_prepared_transactions=20"))
+        own = stack.enter_context(postgresql())
         try:
             pooler, replica = stack.enter_context(pgbouncer(own, size=12)), stack.enter_context(replica_of(own))
         except MissingDatabase as error:

@@ -21,7 +21,7 @@ from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
 from tests.readers.storm import LAYOUT, PAGE, make_table
 from tests.support import warm
-from tests.support.databases import DatabaseServer, postgresql
+from tests.support.databases import DatabaseServer
 from tests.support.pages import PAGES, blocks_of
 
 LAG_S = 0.3
@@ -131,17 +131,12 @@ def test_a_follower_gets_rows_that_come_later(engine: sa.Engine) -> None:
     assert next(pages) == [(later,)]
 
 
-def test_coroutines_advance_and_the_event_loop_runs_while_a_transaction_is_open(
-    postgresql_server: DatabaseServer,
-) -> None:
-    url = postgresql_server.new_database()
-    engine = sa.create_engine(url)
-    make_table(engine, fenced=True, lag_ms=300)
+def test_coroutines_advance_and_the_event_loop_runs_while_a_transaction_is_open(engine: sa.Engine) -> None:
     insert(engine, early := id_of(0))
-    time.sleep(0.4)
+    time.sleep(LAG_S + 0.1)
 
     async def read() -> tuple[int, int]:
-        asynchronous = create_async_engine(url)
+        asynchronous = create_async_engine(engine.url)
         watermark, turns = Watermark(asynchronous, LAYOUT, lag=LAG_S, tables=["orders"]), 0
         mark = await watermark.aadvance()
         with engine.connect() as writer:
@@ -158,22 +153,18 @@ def test_coroutines_advance_and_the_event_loop_runs_while_a_transaction_is_open(
     assert turns > 5
 
 
-def test_a_prepared_transaction_holds_the_mark() -> None:
-    with postgresql("max_prepared_transactions=5") as own:
-        engine = sa.create_engine(own.new_database())
-        make_table(engine, fenced=True, lag_ms=300)
-        early = id_of(0)
-        with engine.connect() as writer:
-            transaction = writer.begin_twophase()
-            writer.exec_driver_sql(f"INSERT INTO orders VALUES ({early}, 0)")
-            transaction.prepare()
-            time.sleep(0.4)
-            watermark = Watermark(engine, LAYOUT, lag=LAG_S, tables=["orders"])
-            assert watermark.advance(wait=0.1) <= early
-            assert "prepared" in watermark.waits_for[0]
-            transaction.commit()
-        passes(watermark, early)
-        engine.dispose()
+def test_a_prepared_transaction_holds_the_mark(engine: sa.Engine) -> None:
+    early = id_of(0)
+    with engine.connect() as writer:
+        transaction = writer.begin_twophase()
+        writer.exec_driver_sql(f"INSERT INTO orders VALUES ({early}, 0)")
+        transaction.prepare()
+        time.sleep(LAG_S + 0.1)
+        watermark = Watermark(engine, LAYOUT, lag=LAG_S, tables=["orders"])
+        assert watermark.advance(wait=0.1) <= early
+        assert "prepared" in watermark.waits_for[0]
+        transaction.commit()
+    passes(watermark, early)
 
 
 def test_a_connection_in_a_transaction_is_refused_and_keeps_its_rows(engine: sa.Engine) -> None:

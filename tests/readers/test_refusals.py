@@ -56,7 +56,6 @@ class Case(NamedTuple):
 
 
 BILLS = "CREATE TABLE bills (id bigint PRIMARY KEY)"
-ITEMS = "CREATE TABLE items (id bigint, parent bigint)"
 IN_BILLS = ("INSERT INTO bills VALUES ({early})",)
 IN_ORDERS = "INSERT INTO orders VALUES ({early}, 0)"
 READ_BILLS = (

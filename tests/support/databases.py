@@ -157,8 +157,9 @@ class PostgreSQL(_Server):
         return f"postgresql+psycopg://postgres@/{database}?host={self.directory}"
 
     def _command(self) -> list[str | Path]:
-        settings = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB"]
-        return [self._programs / "postgres", "-D", "data", "-k", self.directory, *settings]
+        settings = ("listen_addresses=", "fsync=off", "shared_buffers=16MB", "max_prepared_transactions=50")
+        words = [word for setting in settings for word in ("-c", setting)]
+        return [self._programs / "postgres", "-D", "data", "-k", self.directory, *words]
 
     def _execute(self, statement: str) -> None:
         import psycopg

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import itertools
 import os
 import re
 import shutil
@@ -30,7 +29,6 @@ from tests.support.waiting import eventually
 
 SHARED = [f"shared-{number}" for number in range(6)]
 TOKEN = "correct-horse-battery-staple"
-_numbers = itertools.count(1)
 
 
 def client_of(app: Service, host: str = "127.0.0.1", **options: Any) -> TestClient:
@@ -68,11 +66,6 @@ def client() -> Iterator[TestClient]:
     """Yield a client of a service with two pools in memory and no token."""
     with client_of(create_app(memory_pool(), pools=["a", "b"])) as client:
         yield client
-
-
-@pytest.fixture
-def pool_name() -> str:
-    return f"web-{os.getpid()}-{next(_numbers)}"
 
 
 class Served:

@@ -297,20 +297,3 @@ def test_metrics_count_what_was_served_of_each_pool_and_all_errors_from_the_star
     assert 'snowredis_pool_up{pool="a"}' in text
     assert 'snowredis_pool_used{pool="b"} 1.0' in text
     assert "snowredis_ids_total{" in text
-
-
-def test_events_of_a_worker_are_told(server: RedisServer, pool_name: str) -> None:
-    new_pool(server.url, pool_name)
-    with client_of(create_app(server.url, pools=[pool_name])) as client:
-        for label in ("first", "second"):
-            snowredis.connect(server.url, pool=pool_name, label=label).close()
-            with snowredis.connect(server.url, pool=pool_name, label=label) as ids:
-                ids.claim()
-        events = client.get("/events").json()["events"]
-        released = [event for event in events if event["kind"] == "released"]
-        assert [event["label"] for event in released] == ["first", "second"]
-        worker = released[0]["worker"]
-        of_one = client.get(f"/events?worker={worker}").json()["events"]
-        assert of_one == [event for event in events if event["worker"] == worker]
-        for query in ("worker=-1", "worker=x", "worker=4194304", "worker=" + "9" * 30):
-            assert client.get(f"/events?{query}").status_code == 400

@@ -1,16 +1,71 @@
-"""One look at Redis for all readers, and what they get of it."""
+"""Views of a pool over HTTP: the records of the commands, filters, and one look at Redis for all readers."""
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import snowredis
+from snowredis.cli import main
 from snowredis.web.service import create_app
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.web.conftest import client_of
+
+# values that another reading has changed
+_MOVING = {"at", "heartbeat_at", "ends_at", "ids_until", "ids_made", "ids_per_second", "clock_offset_ms"}
+
+
+def steady(value: Any) -> Any:
+    """Return *value* without what changes from one reading to the next."""
+    if isinstance(value, dict):
+        return {name: steady(item) for name, item in value.items() if name not in _MOVING}
+    return [steady(item) for item in value] if isinstance(value, list) else value
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[Any]:
+    main([*arguments])
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_service_and_the_commands_show_the_same(
+    server: RedisServer, pool_name: str, each_request_reads: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new_pool(server.url, pool_name)
+    options = ("--url", server.url, "--pool", pool_name, "--json")
+    with (
+        client_of(create_app(server.url, pools=[pool_name])) as client,
+        snowredis.connect(server.url, pool=pool_name, label="maker") as ids,
+    ):
+        an_id = ids.next_id()
+        assert [steady(client.get("/workers").json())] == steady(printed(capsys, "workers", *options))
+        assert client.get("/events").json()["events"] == printed(capsys, "events", *options)
+        whois = client.get(f"/whois/{an_id}").json()["whois"]
+        assert whois["maker"]["label"] == "maker"
+        assert [steady(whois)] == steady(printed(capsys, "whois", str(an_id), *options))
+
+
+def test_events_of_a_worker_are_told(server: RedisServer, pool_name: str) -> None:
+    new_pool(server.url, pool_name)
+    with client_of(create_app(server.url, pools=[pool_name])) as client:
+        for label in ("first", "second"):
+            snowredis.connect(server.url, pool=pool_name, label=label).close()
+            with snowredis.connect(server.url, pool=pool_name, label=label) as ids:
+                ids.claim()
+        events = client.get("/events").json()["events"]
+        released = [event for event in events if event["kind"] == "released"]
+        assert [event["label"] for event in released] == ["first", "second"]
+        worker = released[0]["worker"]
+        of_one = client.get(f"/events?worker={worker}").json()["events"]
+        assert of_one == [event for event in events if event["worker"] == worker]
+        for query in ("worker=-1", "worker=x", "worker=4194304", "worker=" + "9" * 30):
+            assert client.get(f"/events?{query}").status_code == 400
+
+
+# --- readers of the same moment ----------------------------------------------------------------------
 
 
 def calls_of(server: RedisServer) -> int:
