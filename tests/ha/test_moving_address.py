@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +10,22 @@ import pytest
 
 import snowredis
 from tests.lab.chaos.proxy import Proxy
-from tests.support.servers import PROGRAM, RedisServer, follow, replicated
+from tests.support.servers import PROGRAM, follow, replicated
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
 TTL_S = 3.0
 
 
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
-    """Return a master and its replica."""
-    with replicated(tmp_path) as both:
-        yield both
-
-
 @pytest.mark.parametrize("refusal", ["replica", "too few replicas"])
-def test_a_worker_leaves_a_demoted_master_that_keeps_its_connections(
-    pair: tuple[RedisServer, RedisServer], refusal: str
-) -> None:
-    old, new = pair
-    proxy = Proxy(old.socket)
-    proxy.start()
-    url = f"redis://127.0.0.1:{proxy.port}"
+def test_a_worker_leaves_a_demoted_master_that_keeps_its_connections(tmp_path: Path, refusal: str) -> None:
     settings: dict[str, Any] = {"pool": "orders", "ttl": TTL_S, "failover_slack": 0.2}
-    with snowredis.connect(url, **settings) as ids:
+    with contextlib.ExitStack() as stack:
+        old, new = stack.enter_context(replicated(tmp_path))
+        proxy = Proxy(old.socket)
+        proxy.start()
+        stack.callback(proxy.stop)
+        ids = stack.enter_context(snowredis.connect(f"redis://127.0.0.1:{proxy.port}", **settings))
         first = ids.next_id()
         # new connections lead to the new master; those that exist stay
         proxy._target = new.socket
@@ -51,4 +43,3 @@ def test_a_worker_leaves_a_demoted_master_that_keeps_its_connections(
         )
         assert ids.next_id() > first
         assert new.client().hget("snowredis:{orders}", "adopted") == "1"
-    proxy.stop()

@@ -27,10 +27,6 @@ def put(queue):
     queue.put(make())
 
 
-def give(generator, queue):
-    queue.put(generator.next_ids(100))
-
-
 def holders():
     return {info.pid for info in snowredis.WorkerPool(URL, POOL).workers()}
 
@@ -58,21 +54,6 @@ def processes_and_pools():
         batches += pool.map(make, range(20))
     batches.append(make())
     say(batches)
-
-
-def generator_as_an_argument():
-    context.Process(target=print, args=(ids,)).start()
-
-
-def given_generator():
-    with snowredis.connect(URL, pool=POOL, ttl=float(TTL)) as given:
-        batches = [given.next_ids(100)]
-        queue = context.SimpleQueue()
-        process = context.Process(target=give, args=(given, queue))
-        process.start()
-        batches.append(queue.get())
-        process.join()
-        say(batches)
 
 
 def terminated_pool():
