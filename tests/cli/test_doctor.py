@@ -125,6 +125,17 @@ def test_of_a_pool_on_a_server_without_info_it_says_what_its_durability_means(
         assert remedy in finding["advice"] or level == "ok"
 
 
+def test_while_redis_takes_no_writes_nobody_may_deploy(offline: Cli, own: RedisServer) -> None:
+    make(own, "orders")
+    with snowredis.connect(own.url, pool="orders") as ids:
+        ids.next_id()
+        own.client().config_set("maxmemory", 1)
+        said = {one["code"]: one["text"] for one in found(offline, own)[1]["pool orders"]}
+        own.client().config_set("maxmemory", 0)
+    assert "may I deploy now? no: Redis takes no renewals" in said["deploy"]
+    assert "may I restart Redis now? unknown" in said["restart"]
+
+
 def test_an_assured_pool_on_a_redis_without_a_log_is_a_warning(offline: Cli, own: RedisServer) -> None:
     own.client().config_set("appendonly", "no")
     make(own, "orders", durability="assured")
