@@ -91,7 +91,7 @@ def try_framework(wheel: Path, name: str, scratch: Path) -> str:
     python = new_environment(scratch)
     run(python, *INSTALL, wheel, *FRAMEWORKS[name], cwd=scratch)
     redis = scratch / "redis.sock"
-    command = ["redis-server", "--port", "0", "--unixsocket", redis, "--dir", scratch, "--save", ""]
+    command = ["redis-server", "--port", "0", "--unixsocket", str(redis), "--dir", str(scratch), "--save", ""]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         variables = {"SNOWREDIS_URL": f"unix://{redis}", "SNOWREDIS_POOL": name}
