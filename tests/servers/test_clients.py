@@ -398,19 +398,3 @@ def test_a_client_of_another_kind_that_may_wait_for_ever_is_refused() -> None:
         snowredis.connect(Own.from_url("redis://host", socket_timeout=None), pool="orders")
     for theirs in (Own(socket_timeout=1), redis.Redis(socket_timeout=None)):
         snowredis.connect(theirs, pool="orders").close()
-
-
-def test_only_a_client_that_was_made_here_is_closed() -> None:
-    class HasCounts(redis.Redis):
-        closed = 0
-
-        def close(self) -> None:
-            self.closed += 1
-
-    theirs = HasCounts()
-    RedisStore(theirs, PoolConfig(name="orders")).close()
-    assert theirs.closed == 0
-    ours = RedisStore("redis://host", PoolConfig(name="orders"))
-    ours._client = theirs
-    ours.close()
-    assert theirs.closed == 1

@@ -32,12 +32,6 @@ def sync(server: Any) -> None:
         ids.next_id()
 
 
-def unclosed_by_with(server: Any) -> None:
-    ids = snowredis.connect(server, pool="p")
-    ids.next_id()
-    ids.close()
-
-
 def coroutines(server: Any) -> None:
     async def make() -> None:
         async with snowredis.aconnect(server, pool="p") as ids:
@@ -53,7 +47,7 @@ def read(server: Any) -> None:
     pool.close()
 
 
-@pytest.mark.parametrize("use", [sync, unclosed_by_with, coroutines, read])
+@pytest.mark.parametrize("use", [sync, coroutines, read])
 def test_what_is_closed_leaves_no_connection_and_those_of_the_application_stay(
     own_server: RedisServer, use: Callable[[Any], None]
 ) -> None:

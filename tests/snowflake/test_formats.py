@@ -139,8 +139,8 @@ def test_whoever_changes_what_is_stored_gives_it_a_new_format(own_server: RedisS
 
 
 def test_the_fields_of_a_record_have_their_places() -> None:
-    record = LeaseRecord("aa", "1-ab", "bb", 11, 12, (1, 2, 3), 13, "cc", 14, 15, WorkerStats(1, 2, -3, 4, 5), "{}")
-    assert record.pack() == "aa|1-ab|bb|11|12|1,2,3|13|cc|14|15|1,2,-3,4,5|{}"
+    record = LeaseRecord("aa", "1-ab", "bb", 11, 12, (1, 2, 3), 13, "cc", 14, 15, WorkerStats(1, 2, -3, 4, 5), "{|}")
+    assert record.pack() == "aa|1-ab|bb|11|12|1,2,3|13|cc|14|15|1,2,-3,4,5|{|}"
     assert LeaseRecord.parse(record.pack()) == record
 
 

@@ -10,7 +10,6 @@ from snowredis.errors import StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol.administration import Administration
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.snowflake.protocol.record import LeaseRecord
 from tests.lab.simulation.redis_model import RedisModel
 from tests.support.holder import create
 
@@ -53,16 +52,6 @@ class LuaStore(Administration):
         create(self, self.model.now_us // 1000)
         self.model.data[self._keys[0]]["lost_at"] = "0"
         return self
-
-    def record(self, worker: int) -> LeaseRecord:
-        """Return the record of a worker id."""
-        record = LeaseRecord.parse(self.model.data[self._keys[0]][f"w:{worker}"])
-        assert record is not None
-        return record
-
-    def change(self, worker: int, **fields: Any) -> None:
-        """Change the record of a worker id, as another process would."""
-        self.model.data[self._keys[0]][f"w:{worker}"] = self.record(worker)._replace(**fields).pack()
 
     def close(self) -> None:
         """Nothing to close."""

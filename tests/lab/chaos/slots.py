@@ -35,7 +35,6 @@ class Slot:
         self, number: int, directory: Path, clock: StepClock, arguments: Sequence[object], language: str = "python"
     ) -> None:
         self.number, self.clock = number, clock
-        self.proxied = number % 2 == 1
         # how many faults are going on, and until when there may be no ids (s, monotonic)
         self.busy = 0
         self.excused_s = 0.0

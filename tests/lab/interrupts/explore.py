@@ -30,8 +30,8 @@ MOST_SAID = 20_000
 class Explorer:
     """A player of cases, started again when a case hung or killed it. Use as a context manager."""
 
-    def __init__(self, url: str, *, pure: bool = False, always_redis: bool = False, python: str = "") -> None:
-        self._arguments = [python or sys.executable, "-m", "tests.lab.interrupts.player", url]
+    def __init__(self, url: str, *, pure: bool = False, always_redis: bool = False) -> None:
+        self._arguments = [sys.executable, "-m", "tests.lab.interrupts.player", url]
         self.pure = pure
         # a directory of its own: how many bytecodes a suspension has depends on the records of other processes
         self._records = tempfile.TemporaryDirectory()

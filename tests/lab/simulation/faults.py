@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tests.lab.simulation import clones, pool_faults, sequences
 from tests.lab.simulation import redis_faults as redis
 from tests.lab.simulation.process import MOST_PROCESSES, Process
-from tests.lab.simulation.redis_model import RedisModel
 
 if TYPE_CHECKING:
     from tests.lab.simulation.schedule import Simulation
@@ -101,8 +100,7 @@ def heirs(sim: Simulation) -> None:
     if process is None or machines is None:
         return
     ended, name = process, process.host.name
-    away = sim.network.strayed[name] = RedisModel(sim.world, "away")
-    away.up, away.unreachable = False, True
+    come_back = sim.network.cut_off(name)
     how = random.choice(("killed", "closed", "suspended"))
     sim.say("%s does not reach Redis; %s is going to be %s", name, ended.name, how)
 
@@ -122,10 +120,6 @@ def heirs(sim: Simulation) -> None:
     def begin() -> None:
         if ended.alive:
             sim.world.spawn(ended, end)
-
-    def come_back() -> None:
-        if sim.network.strayed.get(name) is away:
-            del sim.network.strayed[name]
 
     sim.before_heal(random.randint(0, sim.ttl_us), begin)
     sim.before_heal(random.randint(sim.ttl_us, 4 * sim.ttl_us), come_back)
@@ -313,7 +307,6 @@ FAULTS: dict[str, Fault] = {
     "logger": logger,
     "mixed": pool_faults.mixed,
     "deleted": pool_faults.deleted,
-    "volatile": pool_faults.volatile,
     "changed": pool_faults.changed,
     "changed_layout": pool_faults.changed_layout,
     "reclaim": reclaim,

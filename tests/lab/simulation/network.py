@@ -73,6 +73,19 @@ class Network:
         self.strayed.clear()
         self._deaf.clear()
 
+    def cut_off(self, *hosts: str) -> Callable[[], None]:
+        """Let nothing that is sent from these machines arrive; return what ends that."""
+        away = RedisModel(self._world, "away")
+        away.up, away.unreachable = False, True
+        self.strayed.update(dict.fromkeys(hosts, away))
+
+        def end() -> None:
+            for host in hosts:
+                if self.strayed.get(host) is away:
+                    del self.strayed[host]
+
+        return end
+
     def deafen(self, process: Process, lasts_us: int) -> None:
         """Lose the replies to a process for a while."""
         self._deaf[process.host.name] += 1

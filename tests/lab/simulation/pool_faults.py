@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.lab.simulation.schedule import Simulation
 
 _Reply = TypeVar("_Reply", bound=Reply)
-CHANGES = ("mixed", "deleted", "volatile", "changed", "changed_layout", "deleted_away", "relaned")
+CHANGES = ("mixed", "deleted", "changed", "changed_layout", "deleted_away", "relaned")
 OTHER_TTLS_MS = (4_000, 5_000, 9_000, 12_000)
 
 
@@ -147,15 +147,6 @@ def deleted(sim: Simulation) -> None:
             # the person stops the workers first, or soon after
             for process in sim.living:
                 sim.before_heal(sim.random.randint(0, sim.ttl_us), process.stop)
-
-
-def volatile(sim: Simulation) -> None:
-    """Delete the pool; memory gets short and Redis evicts what has an expiry; a person creates the pool again."""
-    server = sim.network.master
-    if server.up and not server.refused and not sim.ends_us:
-        config = _with_another_ttl(sim)
-        if end_pool(sim, lambda: _come_back(sim, "volatile", config, created=True)):
-            server.evict_volatile()
 
 
 def changed_layout(sim: Simulation) -> None:

@@ -48,7 +48,6 @@ class Process:
     lease_manager_class: type[SimKeeper] = SimKeeper
     guard_class: type[SimGuard] = SimGuard
     record_class: type[CrashRecord] = CrashRecord
-    store_class: type[SimStore] = SimStore
     # a SnowflakeGenerator, whose locks are replaced
     generator: Any
 
@@ -105,7 +104,7 @@ class Process:
         # makes a child whose fork comes in the middle of a call; None before and after
         self.unborn: Callable[[], None] | None = None
         self.clock = SimClock(self)
-        self.store = self.store_class(self, config)
+        self.store = SimStore(self, config)
         self.guard = self.guard_class(self)
         sim.processes.append(self)
         if sim.machines is not None:

@@ -19,8 +19,6 @@ from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.servers.scripts import split_reply
 from tests.lab.simulation.world import World
 
-# beside the keys, so that copies of the data have it: key -> ms at which it goes
-EXPIRES = "(expires)"
 _DRIVER = """
 local call, pcall = ...
 local redis = { call = call, pcall = pcall, REDIS_VERSION_NUM = 0x00070000 }
@@ -133,9 +131,7 @@ class RedisModel:
         self._start()
         self.commands: Mapping[str, Callable[..., Any]] = {
             "TIME": self._time, "INFO": self._info, "DEL": self._del, "UNLINK": self._del,
-            "PEXPIREAT": self._pexpireat, "PERSIST": self._persist, "HLEN": self._hlen, "HGETALL": self._hgetall,
-            "HKEYS": lambda key: sorted(self._of(key)),
-            "HGET": self._hget, "HMGET": self._hmget, "HSET": self._hset, "HDEL": self._hdel,
+            "HGETALL": self._hgetall, "HGET": self._hget, "HMGET": self._hmget, "HSET": self._hset, "HDEL": self._hdel,
             "HEXISTS": self._hexists, "HINCRBY": self._hincrby,
             "ZADD": self._zadd, "ZREM": self._zrem, "ZCARD": self._zcard, "ZCOUNT": self._zcount,
             "ZRANGE": self._zrange, "ZRANGEBYSCORE": self._zrangebyscore, "XADD": self._xadd,
@@ -152,8 +148,6 @@ class RedisModel:
 
     def eval(self, source: str, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
         self.runs += 1
-        over = [key for key, ms in self._of(EXPIRES).items() if ms <= self.now_us // 1000]
-        self._del(*over)
         before = self.copy_data() if self.shows in WITHOUT_IDENTITY else self.data
         bounds = "STEP, LOOKED_AT, NEARLY = "
         reply = lua().eval(self, source.replace(f"{bounds}1000", f"{bounds}{self.index_step}"), keys, args)
@@ -190,10 +184,6 @@ class RedisModel:
 
     def wipe(self) -> None:
         self.data = {}
-
-    def evict_volatile(self) -> None:
-        """Drop every key that has an expiry time, as maxmemory-policy volatile-lru does when memory is short."""
-        self._del(*list(self._of(EXPIRES)))
 
     def restart(self, data: dict[str, dict[str, Any]]) -> None:
         """Become another server process, with the data that it read from disk."""
@@ -241,19 +231,7 @@ class RedisModel:
         return f"# Server\r\nredis_version:7.0.15\r\n{which}uptime_in_seconds:{uptime_s}\r\n"
 
     def _del(self, *keys: str) -> int:
-        for key in keys:
-            self._persist(key)
         return sum(self.data.pop(key, None) is not None for key in keys)
-
-    def _pexpireat(self, key: str, time_ms: str) -> int:
-        self.data.setdefault(EXPIRES, {})[key] = int(time_ms)
-        return 1
-
-    def _persist(self, key: str) -> int:
-        return int(self._of(EXPIRES).pop(key, None) is not None)
-
-    def _hlen(self, key: str) -> int:
-        return len(self._of(key))
 
     def _hgetall(self, key: str) -> list[str]:
         return [text for pair in self._of(key).items() for text in pair]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from snowredis.process.names import ProcessName
 from snowredis.snowflake.crash.record import CrashRecord, Credentials, read_page
-from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.lease.context import PoolView
 from snowredis.snowflake.lease.held import Claimed, HeldLease
 from snowredis.snowflake.protocol.messages import NO_STATS, WorkerStats
@@ -22,7 +21,7 @@ from snowredis.snowflake.upkeep.lifecycle import LeaseLifecycle
 from snowredis.snowflake.upkeep.renewing import Renewals
 from tests.lab.simulation.machines import Machines, Page
 from tests.lab.simulation.process import Process
-from tests.lab.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot, SimStore
+from tests.lab.simulation.stand_ins import SimDeadProcesses, SimGuard, SimKeeper, SimSlot
 
 if TYPE_CHECKING:
     from tests.lab.simulation.schedule import Simulation
@@ -202,8 +201,6 @@ class Rule:
     claims: type[Claims] = Claims
     record: type[CrashRecord] = CrashRecord
     machines: type[Machines] = Machines
-    allocator: type[IdAllocator] = IdAllocator
-    store: type[SimStore] = SimStore
     # what a person did and is not put on disk
     unkept: tuple[str, ...] = ()
     # what is left of the name of a process
@@ -226,7 +223,7 @@ _FROM_ITS_START = """
 _BOUND = "if pool.lost_at > later_clock + lead + ttl then pool.lost_at, pool.changed = later_clock, true end"
 _FIELDS = "redis.call('HSET', KEYS[1], unpack(pool.fields))"
 # a command that is refused between two writes
-_IN_PARTS = "redis.call('HSET', KEYS[1], unpack(pool.fields, 1, 2)) redis.call('PERSIST', KEYS[1]) " + _FIELDS
+_IN_PARTS = "redis.call('HSET', KEYS[1], unpack(pool.fields, 1, 2)) redis.call('HEXISTS', KEYS[1], '') " + _FIELDS
 _IDENTITY = "local id, reason = identity()"
 _UNKNOWN = "if not id then return nil, { 'unidentified', reason } end"
 _BAD_DURABILITY = "if #signature > 400 or"
@@ -326,11 +323,7 @@ RULES: dict[str, Rule] = {
 
 def switch_off(sim: Simulation, name: str) -> None:
     """Switch the rule off; call it before a process is made."""
-    apply(sim, RULES[name])
-
-
-def apply(sim: Simulation, rule: Rule) -> None:
-    """Make the changes of *rule*; call it before a process is made."""
+    rule = RULES[name]
 
     @functools.cache
     def edit(script: str, source: str) -> str:
@@ -344,7 +337,6 @@ def apply(sim: Simulation, rule: Rule) -> None:
         lease_manager_class = rule.lease_manager
         guard_class = rule.guard
         record_class = rule.record
-        store_class = rule.store
 
         def new_locks(self) -> None:
             super().new_locks()
@@ -352,7 +344,6 @@ def apply(sim: Simulation, rule: Rule) -> None:
             lifecycle.__class__ = rule.lifecycle
             lifecycle.renewals.__class__ = rule.renewals
             lifecycle.claims.__class__ = rule.claims
-            self.generator._allocator.__class__ = rule.allocator
 
     sim.network.edit = edit
     sim.name_rule = rule.name

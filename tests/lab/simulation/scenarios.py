@@ -245,7 +245,7 @@ SCENARIOS = (
         redis 3600000; make a b; kill a b; redis 0; wait 15000; make newcomer; wait 15000
         must newcomer""", {"durability": "none"}, starves=True),
     Scenario("one write", "a command is refused while a pool is created, until a person grants the right", """
-        refuse PERSIST; make newcomer; refuse; wait 10000; must newcomer""", has_pool=False, starves=True),
+        refuse HEXISTS; make newcomer; refuse; wait 10000; must newcomer""", has_pool=False, starves=True),
     Scenario("outage lane while Redis is behind", "after an outage, renewals reach no further than the clock shows", """
         make holder; down; wait 8000; make holder; up; redis -30000
         3 times: must holder; renew holder""", OUTAGE, starves=True),

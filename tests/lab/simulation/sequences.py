@@ -37,16 +37,7 @@ def _begin(sim: Simulation, name: str) -> Process | None:
 
 def _cut_off(sim: Simulation, *processes: Process) -> Callable[[], None]:
     """Let Redis be away for the machines of these processes; return what ends that."""
-    names, away = {process.host.name for process in processes}, RedisModel(sim.world, "away")
-    away.up, away.unreachable = False, True
-    sim.network.strayed.update(dict.fromkeys(names, away))
-
-    def end() -> None:
-        for name in names:
-            if sim.network.strayed.get(name) is away:
-                del sim.network.strayed[name]
-
-    return end
+    return sim.network.cut_off(*{process.host.name for process in processes})
 
 
 def _newcomers(sim: Simulation) -> list[Process]:

@@ -70,12 +70,6 @@ class Stage(Simulation):
     def master(self) -> RedisModel:
         return self.network.master
 
-    def cut_off(self, process: Process) -> None:
-        """Make Redis unavailable for this process from now on."""
-        away = RedisModel(self.world, "away")
-        away.up, away.unreachable = False, True
-        self.network.strayed[process.host.name] = away
-
     def process(self, host: Host | None = None, config: PoolConfig | None = None) -> Process:
         return self.process_class(self, host or self.new_host(), config)
 

@@ -136,7 +136,7 @@ class Steps:
     def cut(self, *names: str) -> None:
         """Make Redis unavailable for the machines of these processes."""
         for process in self._all(names):
-            self._stage.cut_off(process)
+            self._stage.network.cut_off(process.host.name)
 
     def reach(self, name: str) -> None:
         """Make Redis available again."""

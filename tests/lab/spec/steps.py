@@ -74,7 +74,6 @@ class Slot:
 class Call:
     """A request, and the slot that it belongs to."""
 
-    number: int
     entry: Entry
     slot: Slot | None
     depth: int = 0
@@ -239,7 +238,7 @@ class Converter:
                 slot.state = "lost"
 
     def _send(self, entry: Entry) -> None:
-        call = self._calls[entry["call"]] = Call(entry["call"], entry, None)
+        call = self._calls[entry["call"]] = Call(entry, None)
         script = entry["script"]
         self._check_seen(entry)
         if script in ADMINISTRATION:

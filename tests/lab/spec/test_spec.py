@@ -34,7 +34,6 @@ OTHER_SETTINGS = (
     "start at the end",
     "above the pool before",
     "end on every copy",
-    "settings that may start",
     "refused processes create nothing",
 )
 # scenarios of pools that nobody may trust: their scripts grant what the specification refuses

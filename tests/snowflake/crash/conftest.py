@@ -1,25 +1,19 @@
-"""Fixtures: crash records in a directory of the test, and pools that were created in a private redis-server."""
+"""Crash records in a directory of the test, and processes that leave them."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import mmap
 import os
 import signal
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from snowredis.snowflake.crash.files import VARIABLE, FileName
-from tests.support.pools import new_pool as make
-from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
@@ -88,13 +82,3 @@ def name_of(path: Path) -> FileName:
 def files_in(records: Path) -> list[Path]:
     """Return the files of crash records."""
     return sorted(path for path in records.rglob("*") if path.is_file())
-
-
-@pytest.fixture
-def new_pool(server: RedisServer) -> Callable[..., str]:
-    def new_pool(**options: Any) -> str:
-        name = f"reclaim{next(_numbers)}"
-        make(server.url, name, **options)
-        return name
-
-    return new_pool

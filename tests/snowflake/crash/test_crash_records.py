@@ -74,16 +74,6 @@ def create(url: str, **options: Any) -> None:
     new_pool(url, "killed", **SETTINGS | options)
 
 
-def make_ids(url: str, **options: object) -> Callable[[memoryview], object]:
-    def work(numbers: memoryview) -> None:
-        ids = connect(url, **options)
-        while True:
-            numbers[0] = ids.next_id()
-            numbers[1] += 1
-
-    return work
-
-
 @pytest.mark.parametrize("answered", [True, False], ids=["after", "before"])
 def test_a_claim_that_was_not_answered_is_released_too(url: str, records: Path, answered: bool) -> None:
     create(url)

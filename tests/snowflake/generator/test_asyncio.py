@@ -7,7 +7,7 @@ import itertools
 import sys
 import threading
 import types
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -69,52 +69,6 @@ def test_a_batch_is_strictly_increasing_over_many_ticks(run: Callable[[Main], No
             await ids.anext_id()
 
     run(main)
-
-
-def test_many_coroutines_wait_for_one_claim(run: Callable[[Main], None], server: RedisServer) -> None:
-    ids = snowredis.connect(server.url, pool="many-coroutines", ttl=0.8)
-    before = threading.active_count()
-    most = 0
-
-    async def main() -> None:
-        nonlocal most
-        found: set[int] = set()
-
-        async def one() -> None:
-            nonlocal most
-            most = max(most, threading.active_count() - before)
-            found.add(await ids.anext_id())
-
-        await all_of([one() for _ in range(200)])
-        assert len(found) == 200
-
-    run(main)
-    # trio has a thread for each that waits; what claims is one thread, and the heartbeat is one
-    assert run is run_trio or most <= 3
-    ids.close()
-
-
-async def all_of(many: list[Coroutine[Any, Any, None]]) -> None:
-    if asyncio_runs():
-        await asyncio.gather(*many)
-        return
-    import trio
-
-    async with trio.open_nursery() as nursery:
-        for one in many:
-
-            async def awaited(one: Awaitable[None] = one) -> None:
-                await one
-
-            nursery.start_soon(awaited)
-
-
-def asyncio_runs() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def test_the_loop_turns_while_a_pool_makes_newcomers_wait(server: RedisServer) -> None:

@@ -14,24 +14,15 @@ from tests.support.programs import run
 from tests.support.servers import RedisServer
 
 
-def ids_of(output: str) -> list[int]:
-    ids = [int(line) for line in output.split()]
-    assert ids
-    return ids
-
-
-def test_forked_children_claim_worker_ids_of_their_own(server: RedisServer, new_pool: Callable[..., str]) -> None:
-    output = run("tests.snowflake.generator.programs.forked_children", server.url, new_pool())
-    made = ids_of(output)
-    assert len(made) == 6 * 1500
+# a tick of the layout "game" lasts 10 s: parent and child are in the same one
+@pytest.mark.parametrize(("how", "layout", "count"), [("os.fork", "default", 1500), ("in C", "game", 10)])
+def test_forked_children_claim_worker_ids_of_their_own(
+    server: RedisServer, new_pool: Callable[..., str], how: str, layout: str, count: int
+) -> None:
+    program = "tests.snowflake.generator.programs.forked_children"
+    made = run(program, server.url, new_pool(layout=layout), layout, str(count), how).split()
+    assert len(made) == 6 * count
     assert len(set(made)) == len(made)
-
-
-def test_a_fork_that_bypasses_python_is_found_at_the_next_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
-    output = run("tests.snowflake.generator.programs.fork_in_c", server.url, new_pool(layout="game"))
-    made = ids_of(output)
-    assert len(made) == 30
-    assert len(set(made)) == 30
 
 
 def test_a_child_that_never_makes_an_id_takes_no_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:

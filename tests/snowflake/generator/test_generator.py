@@ -29,7 +29,7 @@ from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.messages import ClaimReply, ClaimRequest, Request, WorkerStats
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
-from tests.snowflake.generator.conftest import make_pool, requests_to
+from tests.snowflake.conftest import make_pool
 from tests.support import warm
 from tests.support.servers import RedisServer
 
@@ -474,24 +474,18 @@ def test_a_release_says_which_lanes_were_opened(
         clock.step(step_ms)
         ids.next_id()
     (store,) = pool._stores.values()
-    sent = requests_to(store, "release", monkeypatch)
+    sent, ask = list[Any](), store.ask
+
+    def recorded(request: Any) -> Any:
+        sent.append(request)
+        return ask(request)
+
+    monkeypatch.setattr(store, "ask", recorded)
     ids.close()
     assert [request.opened for request in sent] == [opened]
 
 
 # --- the end ---------------------------------------------------------------------------------------
-
-
-def test_a_closed_generator_refuses_and_closing_twice_is_fine(pool: MemoryPool) -> None:
-    with pool.connect(pool="orders") as ids:
-        ids.next_id()
-    ids.close()
-    assert ids.closed
-    assert ids.lease is None
-    with pytest.raises(snowredis.GeneratorClosed, match="orders"):
-        ids.next_id()
-    with pytest.raises(snowredis.GeneratorClosed):
-        ids.next_ids(3)
 
 
 class InterruptedClock(ManualClock):
@@ -557,18 +551,11 @@ def test_a_suspended_generator_holds_nothing_and_claims_anew_when_it_is_resumed(
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("ttl", 0, "too short"),
         ("ttl", -1, "ttl must be seconds"),
         ("ttl", "30", "ttl must be seconds"),
         ("ttl", 1e9, "ttl must be seconds"),
         ("ttl", float("nan"), "ttl must be seconds"),
-        ("max_clock_lead", 25, "ttl 30000 ms is too short"),
-        ("failover_slack", 25, "Raise ttl to"),
         ("pool", "a b", "pool must be 1 to 64 letters"),
-        ("pool", "", "pool must be 1 to 64 letters"),
-        ("pool", "x" * 65, "pool must be 1 to 64 letters"),
-        ("layout", "twiter", "twitter"),
-        ("datacenter", 1, "0 datacenter bits"),
         ("clock_policy", "hope", "backup, wait"),
         ("sequence_start", "one", "spread, zero"),
         ("max_wait_ms", -1, "0 or more"),
@@ -580,7 +567,7 @@ def test_a_wrong_setting_is_refused_with_its_name_and_what_would_do(
     pool: MemoryPool, option: str, value: Any, said: str
 ) -> None:
     options = {option: value}
-    with pytest.raises((snowredis.ConfigError, snowredis.LayoutError), match=said):
+    with pytest.raises(snowredis.ConfigError, match=said):
         snowredis.connect(pool, **options)
 
 

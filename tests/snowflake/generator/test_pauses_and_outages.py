@@ -15,7 +15,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake.upkeep import heartbeat as process_heartbeat
 from snowredis.testing import ManualClock, memory_pool
-from tests.snowflake.generator.conftest import make_pool
+from tests.snowflake.conftest import make_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -33,7 +33,7 @@ def ids_in(path: Path) -> array[int]:
 def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: RedisServer, tmp_path: Path) -> None:
     # one worker id, so that the heir gets the very same
     spec = "41/0/0/0/12"
-    name = make_pool(own_server, layout=spec, ttl_ms=1000)
+    name = make_pool(own_server, layout=spec, ttl=1.0)
     layout = Layout(backup_bits=0, worker_bits=0, sequence_bits=12)
     first, second = tmp_path / "first", tmp_path / "second"
     paused = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(first), "1", spec)
@@ -64,7 +64,7 @@ def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: 
 def test_kill_minus_nine_frees_the_worker_id_after_one_ttl(own_server: RedisServer, tmp_path: Path) -> None:
     # one worker id; else one whose outage lane is not reserved is taken first
     spec = "41/0/2/0/10"
-    name = make_pool(own_server, layout=spec, ttl_ms=1000)
+    name = make_pool(own_server, layout=spec, ttl=1.0)
     pool = snowredis.WorkerPool(own_server.url, name)
     process = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(tmp_path / "ids"), "1", spec)
     eventually(lambda: len(ids_in(tmp_path / "ids")) > 1000)
@@ -87,7 +87,7 @@ def _can(ids: snowredis.SnowflakeGenerator) -> bool:
 
 
 def test_a_stopped_redis_blocks_nobody_for_long(own_server: RedisServer) -> None:
-    name = make_pool(own_server, ttl_ms=2000, outage_reserve_ms=0)
+    name = make_pool(own_server, ttl=2.0, outage_reserve=0)
     ids = snowredis.connect(own_server.url, pool=name, ttl=2, outage_reserve=0)
     ids.next_id()
     own_server.kill(signal.SIGSTOP)
@@ -110,9 +110,6 @@ def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout
     with snowredis.connect(own_server.url, pool=name, claim_timeout=20) as patient:
         assert patient.next_id() > 0
     assert caplog.text.count("Redis does not reply in time; waiting for a worker id, for 20 s at most") == 1
-
-
-# --- errors ----------------------------------------------------------------------------------------
 
 
 # --- the end ---------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.protocol.messages import Created, Store
+from snowredis.snowflake.protocol.memory_store import MemoryStore
+from snowredis.snowflake.protocol.messages import Created, Exists, Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from snowredis.testing import ManualClock
@@ -42,8 +43,13 @@ class Place:
         return Holder(self.store, self.now_ms)
 
     def created(self) -> Place:
-        assert isinstance(create(self.store, self.now_ms()), Created)
+        # a pool in memory is there
+        assert isinstance(create(self.store, self.now_ms()), Exists if self.in_memory else Created)
         return self
+
+    @property
+    def in_memory(self) -> bool:
+        return isinstance(self.store, MemoryStore)
 
 
 def wall_ms() -> int:
@@ -57,6 +63,19 @@ def really_wait(ms: int) -> None:
 @pytest.fixture(params=["model", "redis"])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     yield from open_place(request, CONFIG)
+
+
+@pytest.fixture(params=["model", "redis", "memory"])
+def pool(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A pool that a person created, and one in memory."""
+    for place in open_place(request, CONFIG):
+        yield place.created()
+
+
+@pytest.fixture
+def lossy(place: Place) -> Place:
+    """A pool that a person created, and that can lose its data."""
+    return place.created()
 
 
 @pytest.fixture(params=["model"])
@@ -76,6 +95,10 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
         clock = ManualClock()
         simulated = LuaStore.on_clock(config, clock.server_time_ms)
         yield Place(simulated, clock.server_time_ms, clock.advance, simulated.model.wipe, config, clock.advance)
+        return
+    if request.param == "memory":
+        clock = ManualClock()
+        yield Place(MemoryStore(config, clock.server_time_ms), clock.server_time_ms, clock.advance, bool, config)
         return
     config = replace(config, name=f"p{wall_ms()}")
     running: RedisServer = request.getfixturevalue("server")

@@ -172,6 +172,31 @@ def test_an_owner_keeps_what_can_be_printed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("owner", "host", "pid"),
+    [
+        ("", "", 0),
+        ("{", "", 0),
+        ("[1, 2]", "", 0),
+        ("null", "", 0),
+        ('{"host":null,"pid":"7"}', "", 0),
+        ('{"host":["x"],"label":{},"pid":true}', "", 0),
+        ('{"pid":1e999}', "", 0),
+        ('{"pid":%s}' % ("9" * 5_000), "", 0),
+        ("[" * 200_000, "", 0),
+        ('{"host":"\x1b[31m|a|b","pid":7}', "", 0),
+        ('{"host":"\\u001b[31m|a|b","pid":7}', "\x1b[31m|a|b", 7),
+        ('{"host":"\\ud800","pid":7}', "?", 7),
+        ('{"host":"line\\nbreak","pid":-1}', "line\nbreak", 0),
+    ],
+    ids=lambda value: str(value)[:20].encode("unicode_escape").decode(),
+)
+def test_an_owner_that_is_hostile_is_read_as_far_as_it_can_be_shown(owner: str, host: str, pid: int) -> None:
+    found = parse_owner(owner)
+    assert (found.host, found.pid) == (host, pid)
+    found.host.encode()
+
+
 # --- errors of redis-py ----------------------------------------------------------------------------
 
 

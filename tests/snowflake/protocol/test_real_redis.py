@@ -715,10 +715,6 @@ def test_the_event_stream_is_trimmed_around_its_length(server: RedisServer) -> N
 # --- looking at a pool -----------------------------------------------------------------------------
 
 
-def put_owner(server: RedisServer, name: str, worker: int, owner: str) -> None:
-    change_record(server.client(), name, worker, owner=owner)
-
-
 def test_a_lost_index_does_not_change_what_is_shown(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     name = store.config.name
@@ -740,39 +736,6 @@ def test_a_lost_index_does_not_change_what_is_shown(server: RedisServer) -> None
 
     twice = WorkerPool(Stuttering(unix_socket_path=str(server.socket)), name)
     assert [info.worker for info in twice.workers()] == [0, 2]
-
-
-@pytest.mark.parametrize(
-    ("owner", "host", "pid"),
-    [
-        ("", "", 0),
-        ("{", "", 0),
-        ("[1, 2]", "", 0),
-        ("null", "", 0),
-        ('{"host":null,"pid":"7"}', "", 0),
-        ('{"host":["x"],"label":{},"pid":true}', "", 0),
-        ('{"pid":1e999}', "", 0),
-        ('{"pid":%s}' % ("9" * 5_000), "", 0),
-        ("[" * 200_000, "", 0),
-        ('{"host":"\x1b[31m|a|b","pid":7}', "", 0),
-        ('{"host":"\\u001b[31m|a|b","pid":7}', "\x1b[31m|a|b", 7),
-        ('{"host":"\\ud800","pid":7}', "?", 7),
-        ('{"host":"line\\nbreak","pid":-1}', "line\nbreak", 0),
-    ],
-    ids=lambda value: str(value)[:20].encode("unicode_escape").decode(),
-)
-def test_an_owner_that_is_hostile_hides_nobody_and_breaks_nothing(
-    server: RedisServer, owner: str, host: str, pid: int
-) -> None:
-    store = new_pool(server, LONG)
-    name = store.config.name
-    for _ in range(2):
-        holder(store).claim()
-    put_owner(server, name, 0, owner)
-    hostile, good = WorkerPool(server.url, name).workers()
-    assert (hostile.worker, hostile.host, hostile.pid) == (0, host, pid)
-    assert (good.worker, good.host) == (1, "h")
-    hostile.host.encode()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,13 @@ from snowredis.testing import ManualClock, memory_pool
 from tests.support import warm
 from tests.support.servers import RedisServer
 
-PROGRAM = Path(__file__).with_name("first_id.py")
+ROOT = Path(__file__).parents[3]
+# the first worker waits for 1.2 s, long enough for the warning
+PROGRAM = """
+import sys, snowredis
+with snowredis.connect(sys.argv[1], pool=sys.argv[2], ttl=1) as ids:
+    print(ids.next_id())
+"""
 WARNING = (
     "pool {0}: new workers wait 1.2 s, so that no id is repeated: Redis did not know the pool, or was restarted. "
     "A pool that no process has used before is created without this wait by: snowredis pool create {0}"
@@ -28,9 +34,9 @@ WARNING = (
 
 def test_the_first_wait_is_one_line_on_stderr(server: RedisServer) -> None:
     done = warm.run(
-        [sys.executable, PROGRAM, server.url, "first"],
-        cwd=PROGRAM.parents[3],
-        env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[3])},
+        [sys.executable, "-c", PROGRAM, server.url, "first"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=30,
