@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from snowredis.errors import shown
 from snowredis.merge.databases import ROWID, Table, TableColumn, checksum
 from snowredis.merge.evidence import (
     Evidence,
+    Ids,
     Lead,
+    Sample,
     is_named_after,
     is_named_like_a_list,
     is_named_like_an_amount,
@@ -30,6 +32,8 @@ from snowredis.merge.map_file import UNDECIDED, Map, TableMap, families
 _TOOLS = ("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata", "flyway_schema_history")
 # how much of the rows of a table must be the same in both databases
 _MOST = 0.9
+# rows of a table of counters
+_COUNTERS = 200
 # the high 32 bits of times in milliseconds, of 1997 to 2040
 _HIGH_OF_TIMES = frozenset(range(200, 515))
 
@@ -134,10 +138,14 @@ class Case:
     # --- ids inside of values ----------------------------------------------------------------------
 
     def inside(self) -> Guess | None:
-        """Judge a column of texts, bytes, JSON or an array."""
-        if self.column.kind not in ("text", "bytes", "json", "array"):
+        """Judge a column of texts, bytes, JSON, an array or floats, and of other types without numbers."""
+        if self.column.kind == "int" or (self.column.kind == "other" and self.size):
             return None
         values = [value for sample in self.evidence.samples[self.table.name] for value in sample.values(self.name)]
+        if self.column.kind == "float":
+            lead = self.leads[0] if self.leads and all(isinstance(value, int | None) for value in values) else None
+            is_open = lead and lead.fills and (lead.near or self.is_named)
+            return Guess("ask", f"floats: ids of {lead}? Write sql.{self.name}") if is_open else Guess("keep")
         are_digits = all(
             value is None or value == "" or (isinstance(value, str) and value.isdigit()) for value in values
         )
@@ -151,7 +159,7 @@ class Case:
         elif found := self.evidence.parts(*self.where):
             place, lead, example = found
             return Guess("ask", f"ids of {lead} inside ({place}), as in {example}? Write sql.{self.name}")
-        return Guess("keep")
+        return None if self.column.kind == "other" else Guess("keep")
 
     def of_matched(self, rule: str) -> tuple[str, bool] | None:
         """Return the table with match whose ids these seem to be, and whether hardly another table is meant."""
@@ -182,6 +190,9 @@ class Case:
             return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
         if self.is_counted or self.tables.matched.get(table.name, ("",))[0] == self.name:
             return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
+        first, second = ({-value for value in side if isinstance(value, int) and value < 0} for side in sides)
+        if not self.size and (leads := evidence.leads((first, second))) and leads[0].fills:
+            return Guess("ask", f"its negative numbers are ids of {leads[0]}? Write sql.{self.name}")
         are_empty = self.column.kind == "int" or all(v in (None, "", "0", "-1", 0, -1) for side in sides for v in side)
         return None if self.size else Guess("none" if self.is_named and are_empty else "keep")
 
@@ -301,16 +312,24 @@ class Case:
         return None
 
     def top(self) -> Guess | None:
-        """Judge a number that seems to be the next one of a counter: in a table of one row."""
-        samples, sides = self.evidence.samples[self.table.name], self.sets
-        if self.column.kind == "int" and all(sample.count == 1 for sample in samples) and all(sides):
-            for where, ids in self.evidence.ids.items():
-                pairs = zip(ids, map(max, sides), strict=True)
-                if where[0] != self.table.name and all(
-                    its.count > 1 and its.high <= top <= its.high * 2 for its, top in pairs
-                ):
-                    return Guess("ask", f"the next number of {'.'.join(where)} (top), or an amount?")
+        """Judge a number that seems to be the next one of a counter: in a table of one row, or beside its name."""
+        samples = self.evidence.samples[self.table.name]
+        is_open = self.column.kind == "int" and all(sample.count <= _COUNTERS for sample in samples)
+        for where, ids in self.evidence.ids.items() if is_open else ():
+            if where[0] != self.table.name and all(map(self._is_next, samples, ids, (where[0], where[0]))):
+                return Guess("ask", f"the next number of {'.'.join(where)} (top), or an amount?")
         return None
+
+    def _is_next(self, sample: Sample, ids: Ids, table: str) -> bool:
+        """Return whether the numbers in the only row, or in those that have the table's name in a text, follow ids."""
+        tops = [row[sample.at[self.name]] for row in sample.rows if sample.count == 1 or _names(row, table)]
+        are_next = (isinstance(top, int) and ids.high <= top <= ids.high * 2 for top in tops)
+        return bool(tops) and ids.count > 1 and all(are_next)
+
+
+def _names(row: tuple[Any, ...], table: str) -> bool:
+    name = stem(table)
+    return len(name) > 2 and any(isinstance(each, str) and name in each.lower().replace("_", "") for each in row)
 
 
 _DETECTORS: tuple[Callable[[Case], Guess | None], ...] = (

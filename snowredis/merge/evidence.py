@@ -56,9 +56,10 @@ _LISTED_NAME = re.compile(
     r"kind|category|cat|bracket|season|hench|ammo|ability|effect|icon|language|lang|slot|option|cmd|command)s?$",
     re.IGNORECASE,
 )
-# a number behind any separator, or behind a word
-_TOKEN = re.compile(r"(?<![0-9A-Za-z])([A-Za-z]{3,})?([1-9][0-9]{0,17})(?![0-9A-Za-z])")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+# a number behind any separator, or behind a word, with a sign between or without
+_TOKEN = re.compile(r"(?<![0-9A-Za-z])(?:([A-Za-z]+)([^0-9A-Za-z])?)?([1-9][0-9]{0,17})(?![0-9A-Za-z])")
+_HEXADECIMAL = re.compile(r"[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d")
 
 # a table and a column
 Where = tuple[str, str]
@@ -400,8 +401,10 @@ def _plain(column: TableColumn, value: Any) -> Any:
     if isinstance(value, dict | list):
         return json.dumps(value, default=str)
     text = str(value)
-    is_number = column.kind == "int" and text.removeprefix("-").isdigit()
-    return int(text) if is_number else text
+    if column.kind in ("int", "float"):
+        text = text.removesuffix(".0")
+        return int(text) if text.removeprefix("-").isdigit() else text
+    return text
 
 
 def whole(values: Iterable[Any]) -> set[int]:
@@ -419,8 +422,10 @@ def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
     if isinstance(value, bytes):
         yield from _numbers_in_bytes(value)
         value = value.decode("latin-1") if all(31 < byte < 127 or byte in b"\t\r\n" for byte in value) else ""
-    if not isinstance(value, str) or not value or _DATE.match(value):
+    if not isinstance(value, str) or not value or _TIME.match(value):
         return
+    if _HEXADECIMAL.fullmatch(value):
+        yield "hexadecimal", int(value, 16)
     if value[0] in "{[":
         try:
             yield from _numbers_in_json(json.loads(value), "$")
@@ -428,12 +433,15 @@ def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
             pass
         else:
             return
-    for at, (letters, number) in enumerate(_TOKEN.findall(value[:_CHARS])[:_PARTS], 1):
-        yield f"number {at}{letters and f' after {letters}'}", int(number)
+    for at, (word, sign, number) in enumerate(_TOKEN.findall(value[:_CHARS])[:_PARTS], 1):
+        if sign or not word:
+            yield f"number {at}", int(number)
+        if word:
+            yield f"number {at} after {word}", int(number)
 
 
 def _numbers_in_bytes(value: bytes) -> Iterator[tuple[str, int]]:
-    words = [(at, size) for size in (4, 8) if len(value) % size == 0 for at in range(0, len(value), size)]
+    words = [(at, size) for size in (4, 8) for at in range(len(value) - size + 1)]
     for at, size in words if len(value) <= 64 else ():
         place = f"bytes {at + 1} to {at + size}"
         yield f"{place}, the lowest first", int.from_bytes(value[at : at + size], "little")

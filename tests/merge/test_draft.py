@@ -17,7 +17,9 @@ PEOPLE = "CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT)"
 
 
 def people(side: str, count: int = 60) -> str:
-    return ";".join(f"INSERT INTO people (id, name) VALUES ({i}, '{side} no{i}')" for i in range(1, count + 1))
+    # no digits: a name with a number in it is asked about
+    names = (str(i).translate(str.maketrans("0123456789", "abcdefghij")) for i in range(1, count + 1))
+    return ";".join(f"INSERT INTO people (id, name) VALUES ({i}, '{side} {name}')" for i, name in enumerate(names, 1))
 
 
 @pytest.fixture
@@ -43,6 +45,13 @@ def asked(text: str) -> list[str]:
 
 INSIDE = {
     "text": ("v TEXT", lambda s: (f"'{s}', 'player.{i}.badge'" for i in range(1, 61)), "number 1"),
+    "behind a letter": ("v TEXT", lambda s: (f"'{s}', 'p{i},p{i % 7 + 1}'" for i in range(1, 61)), "number 1 after p"),
+    "behind one of two words": (
+        "v TEXT",
+        lambda s: (f"'{s}', '{'npc' if i % 4 else 'player'}:{i % 4 * 7000 + i}'" for i in range(1, 61)),
+        "number 1 after player",
+    ),
+    "hexadecimal": ("v TEXT", lambda s: (f"'{s}', '{i:08x}'" for i in range(1, 61)), "hexadecimal"),
     "another sign": ("v TEXT", lambda s: (f"'{s}', 'of|{i}|x'" for i in range(1, 61)), "number 1"),
     "bytes with digits": (
         "v BLOB",
@@ -53,6 +62,11 @@ INSIDE = {
         "v BLOB",
         lambda s: (f"'{s}', x'{struct.pack('<I', i).hex()}'" for i in range(1, 61)),
         "bytes 1 to 4, the lowest first",
+    ),
+    "bytes behind a byte": (
+        "v BLOB",
+        lambda s: (f"'{s}', x'01{struct.pack('>I', i).hex()}02'" for i in range(1, 61)),
+        "bytes 2 to 5, the highest first",
     ),
     "json": ("v TEXT", lambda s: (f"'{s}', '{{\"a\": {{\"who\": {i}}}}}'" for i in range(1, 61)), "$.a.who"),
     "a list in json": ("v TEXT", lambda s: (f"'{s}', '[{i}, {i % 9 + 1}]'" for i in range(1, 61)), "$[]"),
@@ -68,9 +82,13 @@ def test_ids_inside_of_values_are_asked_about_with_the_place(draft: Callable[...
     assert f"ids of people.id inside ({place})" in text
 
 
-def test_ids_in_an_array_of_postgresql_are_asked_about(draft: Callable[..., str]) -> None:
-    text = draft("s TEXT, v integer[]", lambda s: (f"'{s}', ARRAY[{i}, 3]" for i in range(1, 61)), "postgresql")
-    assert asked(text) == ["v"]
+def test_ids_in_types_of_postgresql_are_asked_about(draft: Callable[..., str]) -> None:
+    text = draft(
+        "s TEXT, v integer[], span int4range, since time",
+        lambda s: (f"'{s}', ARRAY[{i}, 3], '[{i},{i + 1})', '00:{i % 60:02}:12'" for i in range(1, 61)),
+        "postgresql",
+    )
+    assert asked(text) == ["v", "span"]
 
 
 def test_a_column_that_says_of_which_table_the_ids_are_is_named(draft: Callable[..., str]) -> None:
@@ -206,10 +224,22 @@ def test_ids_of_a_layout_get_a_word_of_their_own(two: Two, offline: Cli) -> None
     assert 'flake = ["t_id"]' in text
 
 
-def test_a_counter_in_a_table_is_asked_about(draft: Callable[..., str]) -> None:
-    text = draft("next_val INTEGER", lambda _: ["61"])
+@pytest.mark.parametrize("columns", ["next_val INTEGER", "name TEXT, next_val INTEGER"])
+def test_a_counter_in_a_table_is_asked_about(draft: Callable[..., str], columns: str) -> None:
+    rows = ["61"] if columns.startswith("next") else ["'people_seq', 61", "'theme', 4"]
+    text = draft(columns, lambda _: rows)
     assert asked(text) == ["next_val"]
     assert "the next number of people.id (top)" in text
+
+
+def test_ids_that_are_stored_as_floats_or_as_negative_numbers_are_asked_about(draft: Callable[..., str]) -> None:
+    text = draft(
+        "s TEXT, people_id REAL, peer INTEGER, height REAL",
+        lambda s: (f"'{s}', {i}.0, {-i}, {i}.5" for i in range(1, 61)),
+    )
+    assert asked(text) == ["people_id", "peer"]
+    assert "people_id: floats: ids of people.id? Write sql.people_id" in text
+    assert "peer: its negative numbers are ids of people.id? Write sql.peer" in text
 
 
 def test_a_stream_of_all_rows_is_looked_at(two: Two, offline: Cli) -> None:
