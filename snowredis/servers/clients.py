@@ -14,6 +14,7 @@ import re
 import socket
 import threading
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import redis
 from redis import sentinel
@@ -46,6 +47,10 @@ def client_of_url(url: str) -> Any:
         from snowredis.servers.refusals import check_certificates
 
         check_certificates(url)
+    if scheme in ("redis", "rediss", "unix") and (gap := _gap(url)):
+        from snowredis.servers.refusals import unusable_url
+
+        raise unusable_url(url, gap, is_ours=True) from None
     try:
         if scheme == "sentinel":
             from snowredis.servers.failover import from_sentinel_url
@@ -61,6 +66,24 @@ def client_of_url(url: str) -> Any:
         from snowredis.servers.refusals import unusable_url
 
         raise unusable_url(url, str(error)) from None
+
+
+def _gap(url: str) -> str:
+    """Return why redis-py would take another server or database than *url* means; empty: it would not."""
+    scheme, address, path, query, fragment = urlsplit(url)
+    host = address.rpartition("@")[2].partition(":")[0]
+    if "@" in fragment or (scheme != "unix" and ("@" in path or ("@" in query and not host))):
+        # a password with a sign that ends the address
+        return "it cannot be parsed"
+    if fragment:
+        return "a # has to be written %23"
+    if scheme == "unix":
+        return "" if path else "it names no socket"
+    if not host:
+        return "it names no host"
+    if not re.fullmatch(r"/?|/[0-9]+/?", path):
+        return "what comes after the host is no number of a database"
+    return "it names a database twice" if path.strip("/") and re.search(r"(^|&)db=", query) else ""
 
 
 # the address of a server with TLS begins like this

@@ -26,14 +26,14 @@ def no_unix_sockets(url: str) -> ConfigError:
     )
 
 
-def unusable_url(url: str, reason: str) -> ConfigError:
-    """Return the error for a *url* that redis-py refused for a *reason*."""
+def unusable_url(url: str, reason: str, *, is_ours: bool = False) -> ConfigError:
+    """Return the error for a *url* that redis-py refused for a *reason*, or snowredis."""
     unknown = re.search(r"unexpected keyword argument '(\w+)'", reason)
     # a password ends before the last "@"
     if unknown and re.search(rf"[?&]{unknown[1]}=", url.rpartition("@")[2]):
         return ConfigError(_unknown_option(unknown[1]))
     # a "/" or "#" in a password moves the rest of it into the error's text: neither that nor the error is shown
-    reason = reason if redacted(url) == url else "it cannot be parsed"
+    reason = reason if is_ours or redacted(url) == url else "it cannot be parsed"
     return ConfigError(
         f"{redacted(url)!r} is not a Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
         "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "

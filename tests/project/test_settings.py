@@ -63,6 +63,40 @@ def test_an_unknown_option_of_a_url_is_named_with_the_nearest_one(url: str, text
         snowredis.connect(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("redis://", "it names no host"),
+        # as of a template whose variable is empty: each host would use a Redis of its own
+        ("redis://:6379/0", "it names no host"),
+        ("rediss://user:secret@:6379/0", "it names no host"),
+        ("redis://h/abc", "what comes after the host is no number of a database"),
+        ("redis://h/1/2", "what comes after the host is no number of a database"),
+        ("redis://h/1?db=2", "it names a database twice"),
+        ("sentinel://h/master/1?db=2", "it names a database twice"),
+        ("redis://user#1@h/0", "it cannot be parsed"),
+        ("redis://user/1@h/0", "it cannot be parsed"),
+        ("unix:///run/redis#1", "a # has to be written %23"),
+        ("unix://", "it names no socket"),
+    ],
+)
+def test_no_other_server_or_database_than_that_of_the_url_is_taken_in_silence(url: str, reason: str) -> None:
+    with pytest.raises(
+        snowredis.ConfigError, match=f"is not a Redis URL: {re.escape(reason)}. Write redis://"
+    ) as caught:
+        snowredis.connect(url, pool="orders")
+    assert "secret" not in str(caught.value)
+    for same in (
+        "redis://[::1]:6379/2",
+        "redis://h",
+        "redis://h/",
+        "redis://h/3/",
+        "redis://:p%23@h/1",
+        "redis://h?db=2",
+    ):
+        snowredis.connect(same, pool="orders")
+
+
 def test_a_mistyped_setting_in_the_url_of_a_kind_is_refused() -> None:
     for url, near in (("snowflake+redis://h?poool=x", "pool"), ("segment+redis://h?tagg=x", "tag")):
         with pytest.raises(snowredis.ConfigError, match=f"Did you mean '{near}'"):
