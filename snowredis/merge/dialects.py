@@ -12,6 +12,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
@@ -195,6 +196,27 @@ class Database:
         """Return the condition that columns of two rows are equal."""
         pairs = zip(map(self.quote, columns), map(self.quote, others), strict=True)
         return " AND ".join(f"{one}.{mine} = {other}.{its}" for mine, its in pairs)
+
+    def ends(self, table: Table, column: str) -> tuple[int, int]:
+        """Return the least and the greatest positive number of a column; 0, 0: there is none."""
+        value = self.quote(column)
+        low, high = self.one(f"SELECT MIN({value}), MAX({value}) FROM {table.sql} WHERE {value} > 0")
+        are_numbers = isinstance(low, int | Decimal) and isinstance(high, int | Decimal)
+        return (int(low), int(high)) if are_numbers else (0, 0)
+
+    def at_places(self, table: Table, query: str, most: int, places: int) -> str:
+        """Return the query of *most* rows of a table: at *places* of the range of its key, or the first rows."""
+        low, high = 0, 0
+        if table.primary and table.columns[table.primary[0]].kind == "int":
+            low, high = self.ends(table, table.primary[0])
+        if high - low < most:
+            return f"{query} LIMIT {most}"
+        key, step = self.quote(table.primary[0]), (high - low) // places + 1
+        return " UNION ALL ".join(
+            f"SELECT * FROM ({query} WHERE {key} >= {start} AND {key} < {start + step} ORDER BY {key} "
+            f"LIMIT {most // places}) p{number}"
+            for number, start in enumerate(range(low, high + 1, step))
+        )
 
     # --- values ------------------------------------------------------------------------------------
 

@@ -10,15 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from snowredis.errors import shown
 from snowredis.merge.databases import ROWID, Table, TableColumn, checksum
 from snowredis.merge.evidence import (
     Evidence,
-    Ids,
     Lead,
-    Sample,
     is_named_after,
     is_named_like_a_list,
     is_named_like_an_amount,
@@ -32,8 +30,6 @@ from snowredis.merge.map_file import UNDECIDED, Map, TableMap, families
 _TOOLS = ("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata", "flyway_schema_history")
 # how much of the rows of a table must be the same in both databases
 _MOST = 0.9
-# rows of a table of counters
-_COUNTERS = 200
 # the high 32 bits of times in milliseconds, of 1997 to 2040
 _HIGH_OF_TIMES = frozenset(range(200, 515))
 
@@ -76,7 +72,9 @@ class Case:
     Attributes:
         is_key: it is called as a column that numbers rows.
         is_named: it is called as an id.
+        sides, values: of each database, and of both.
         size: how many different numbers it has.
+        are_numbers: its values are integers, also as floats.
     """
 
     def __init__(self, evidence: Evidence, tables: Tables, table: Table, column: TableColumn) -> None:
@@ -84,6 +82,10 @@ class Case:
         self.name, self.where = column.name, (table.name, column.name)
         self.sets = evidence.numbers[self.where]
         self.size = max(map(len, self.sets))
+        self.sides = [sample.values(self.name) for sample in evidence.samples[table.name]]
+        self.values = [value for side in self.sides for value in side]
+        are_whole = column.kind == "float" and all(isinstance(value, int | None) for value in self.values)
+        self.are_numbers = column.kind == "int" or are_whole
         self.is_key = self.name.lower() in {name.lower() for _, name in evidence.ids} - {"id", ROWID}
         self.is_named = self.is_key or is_named_like_an_id(self.name)
         self.is_listed = is_named_like_a_list(self.name)
@@ -138,17 +140,10 @@ class Case:
     # --- ids inside of values ----------------------------------------------------------------------
 
     def inside(self) -> Guess | None:
-        """Judge a column of texts, bytes, JSON, an array or floats, and of other types without numbers."""
-        if self.column.kind == "int" or (self.column.kind == "other" and self.size):
+        """Judge a column that is not of numbers: of texts, bytes, JSON, an array, or another type."""
+        if self.are_numbers or (self.column.kind == "other" and self.size):
             return None
-        values = [value for sample in self.evidence.samples[self.table.name] for value in sample.values(self.name)]
-        if self.column.kind == "float":
-            lead = self.leads[0] if self.leads and all(isinstance(value, int | None) for value in values) else None
-            is_open = lead and lead.fills and (lead.near or self.is_named)
-            return Guess("ask", f"floats: ids of {lead}? Write sql.{self.name}") if is_open else Guess("keep")
-        are_digits = all(
-            value is None or value == "" or (isinstance(value, str) and value.isdigit()) for value in values
-        )
+        are_digits = all(each in (None, "") or (isinstance(each, str) and each.isdigit()) for each in self.values)
         if are_digits and self.size >= 5:
             is_named = is_named_like_an_id(self.name)
             for lead in self.leads:
@@ -156,7 +151,7 @@ class Case:
                     return Guess("id", f"digits: ids of {lead}")
                 if is_named or lead.fills:
                     return Guess("ask", f"digits: ids of {lead}?")
-        elif found := self.evidence.parts(*self.where):
+        elif self.column.kind != "float" and (found := self.evidence.parts(*self.where)):
             place, lead, example = found
             return Guess("ask", f"ids of {lead} inside ({place}), as in {example}? Write sql.{self.name}")
         return None if self.column.kind == "other" else Guess("keep")
@@ -180,20 +175,24 @@ class Case:
         """Judge what is no number, what a counter numbers, and columns without numbers."""
         table, evidence = self.table, self.evidence
         is_key = self.column.is_counter or table.primary == [self.name]
-        if self.column.kind not in ("int", "other") or (table.name in self.tables.fixed and is_key):
+        if not (self.are_numbers or self.column.kind == "other") or (table.name in self.tables.fixed and is_key):
             return Guess("keep")
-        sides = [sample.values(self.name) for sample in evidence.samples[table.name]]
-        are_small = all(not isinstance(value, int) or value < 256 for side in sides for value in side)
-        if len(table.primary) > 1 and self.name in table.primary and are_small and all(0 in side for side in sides):
+        are_small = all(not isinstance(value, int) or value < 256 for value in self.values)
+        if (
+            len(table.primary) > 1
+            and self.name in table.primary
+            and are_small
+            and all(0 in each for each in self.sides)
+        ):
             return Guess("keep", "a number within its parent: 0 is among them")
         if any(each.are_of_a_layout for each in evidence.ids.get(self.where, ())):
             return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
         if self.is_counted or self.tables.matched.get(table.name, ("",))[0] == self.name:
             return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
-        first, second = ({-value for value in side if isinstance(value, int) and value < 0} for side in sides)
+        first, second = ({-each for each in side if isinstance(each, int) and each < 0} for side in self.sides)
         if not self.size and (leads := evidence.leads((first, second))) and leads[0].fills:
             return Guess("ask", f"its negative numbers are ids of {leads[0]}? Write sql.{self.name}")
-        are_empty = self.column.kind == "int" or all(v in (None, "", "0", "-1", 0, -1) for side in sides for v in side)
+        are_empty = self.are_numbers or all(value in (None, "", "0", "-1", 0, -1) for value in self.values)
         return None if self.size else Guess("none" if self.is_named and are_empty else "keep")
 
     @cached_property
@@ -312,24 +311,9 @@ class Case:
         return None
 
     def top(self) -> Guess | None:
-        """Judge a number that seems to be the next one of a counter: in a table of one row, or beside its name."""
-        samples = self.evidence.samples[self.table.name]
-        is_open = self.column.kind == "int" and all(sample.count <= _COUNTERS for sample in samples)
-        for where, ids in self.evidence.ids.items() if is_open else ():
-            if where[0] != self.table.name and all(map(self._is_next, samples, ids, (where[0], where[0]))):
-                return Guess("ask", f"the next number of {'.'.join(where)} (top), or an amount?")
-        return None
-
-    def _is_next(self, sample: Sample, ids: Ids, table: str) -> bool:
-        """Return whether the numbers in the only row, or in those that have the table's name in a text, follow ids."""
-        tops = [row[sample.at[self.name]] for row in sample.rows if sample.count == 1 or _names(row, table)]
-        are_next = (isinstance(top, int) and ids.high <= top <= ids.high * 2 for top in tops)
-        return bool(tops) and ids.count > 1 and all(are_next)
-
-
-def _names(row: tuple[Any, ...], table: str) -> bool:
-    name = stem(table)
-    return len(name) > 2 and any(isinstance(each, str) and name in each.lower().replace("_", "") for each in row)
+        """Judge a number that seems to be the next one of a counter."""
+        where = self.evidence.counted_by(self.table, self.name) if self.are_numbers else None
+        return Guess("ask", f"the next number of {'.'.join(where)} (top), or an amount?") if where else None
 
 
 _DETECTORS: tuple[Callable[[Case], Guess | None], ...] = (

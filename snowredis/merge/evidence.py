@@ -12,7 +12,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
 from heapq import nsmallest
 from itertools import count
@@ -27,6 +26,8 @@ SAMPLED = 20_000
 LOOKED, PLACES = 5_000, 50
 # texts of a column that are looked into, numbers of each, and characters
 _TEXTS, _PARTS, _CHARS = 4000, 6, 400
+# rows of a table of counters
+_COUNTERS = 200
 # values of a column that are tried first
 _TRIED = 50
 # how much of a column's values must be ids
@@ -178,7 +179,7 @@ class Evidence:
         if self.reads_all:
             rows, size = _kept(database.pages(query), key)
         else:
-            rows = [row for page in database.pages(_at_places(database, table, query)) for row in page]
+            rows = [row for page in database.pages(database.at_places(table, query, LOOKED, PLACES)) for row in page]
             size = database.count(table.sql) if len(rows) >= LOOKED // PLACES else len(rows)
             if len(rows) < size and name not in self.partly:
                 self.partly.append(name)
@@ -187,7 +188,7 @@ class Evidence:
     def _ids(self, side: int, table: Table, column: TableColumn) -> Ids:
         sample, values = self.samples[table.name][side], self.numbers[table.name, column.name][side]
         if sample.count > len(sample.rows):
-            return Ids(values, *_ends(self.databases[side], table, column.name), sample.count)
+            return Ids(values, *self.databases[side].ends(table, column.name), sample.count)
         return Ids(values, min(values, default=0), max(values, default=0), len(values))
 
     def numbers_rows(self, table: Table, column: TableColumn) -> bool:
@@ -238,6 +239,23 @@ class Evidence:
         columns = [(table, column.name) for column in self.tables[table].written]
         leads = (self.leads(self.numbers[where], where[1], where)[:1] for where in columns if where not in self.ids)
         return any(lead.near == 3 and lead.where[0] == other for found in leads for lead in found)
+
+    def counted_by(self, table: Table, column: str) -> Where | None:
+        """Return whose next numbers a column has: in the only row of its table, or in rows that name the other one."""
+        samples = self.samples[table.name]
+        for where, ids in self.ids.items() if all(sample.count <= _COUNTERS for sample in samples) else ():
+            name = stem(where[0])
+            tops = [
+                [row[sample.at[column]] for row in sample.rows if sample.count == 1 or name in f"{row}".lower()]
+                for sample in samples
+            ]
+            pairs = [(its, top) for its, some in zip(ids, tops, strict=True) for top in some]
+            are_next = (
+                isinstance(top, int) and its.count > 1 and its.high <= top <= its.high * 2 for its, top in pairs
+            )
+            if where[0] != table.name and all(tops) and all(are_next):
+                return where
+        return None
 
     def orphans(self, side: int, where: Where, target: Where) -> int:
         """Return how many rows of a database have a number that is no id of the target."""
@@ -331,29 +349,6 @@ class Evidence:
             if max(map(len, found)) >= 3 and all(its.high >= 1 << 16 for its in ids if its.count):
                 return where
         return None
-
-
-def _ends(database: Database, table: Table, column: str) -> tuple[int, int]:
-    """Return the least and the greatest positive number of a column; 0, 0: there is none."""
-    value = database.quote(column)
-    low, high = database.one(f"SELECT MIN({value}), MAX({value}) FROM {table.sql} WHERE {value} > 0")
-    are_numbers = isinstance(low, int | Decimal) and isinstance(high, int | Decimal)
-    return (int(low), int(high)) if are_numbers else (0, 0)
-
-
-def _at_places(database: Database, table: Table, query: str) -> str:
-    """Return the query of a part of a table: rows at PLACES of the range of its key, or the first rows."""
-    low, high = 0, 0
-    if table.primary and table.columns[table.primary[0]].kind == "int":
-        low, high = _ends(database, table, table.primary[0])
-    if high - low < LOOKED:
-        return f"{query} LIMIT {LOOKED}"
-    key, step = database.quote(table.primary[0]), (high - low) // PLACES + 1
-    return " UNION ALL ".join(
-        f"SELECT * FROM ({query} WHERE {key} >= {start} AND {key} < {start + step} ORDER BY {key} "
-        f"LIMIT {LOOKED // PLACES}) p{number}"
-        for number, start in enumerate(range(low, high + 1, step))
-    )
 
 
 def _reach(numbers: set[int], ids: Ids) -> float:

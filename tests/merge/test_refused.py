@@ -122,7 +122,7 @@ def test_the_second_look_reads_all_over_a_large_table_and_names_those_it_did_not
         numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 15000)"
         # no number of the first rows is an id
         owner = "CASE WHEN i > 7500 THEN i % 40 + 1 ELSE 0 END"
-        tables = {"item": f"{start} + i", "log": f"'x' || ({start} + i)"}
+        tables = {"item": f"{start} + i", "log": f"'x' || (7 * ({start} + i))"}
         return ";".join(
             (people, *(f"INSERT INTO {name} {numbers} SELECT {key}, {owner} FROM n" for name, key in tables.items()))
         )
