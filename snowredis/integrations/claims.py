@@ -8,14 +8,21 @@ would come that claims.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snowredis.process.log import log
+
+if TYPE_CHECKING:
+    from snowredis.snowflake.generator import SnowflakeGenerator
 
 # a process takes requests after this time at the latest
 CLAIM_TIMEOUT_S = 5.0
 _EVERY_S = 0.02
+# generators that got no worker id in time: the next part of a start, such as lifespan() after gunicorn's hooks, does not
+# wait for them again
+_late: weakref.WeakSet[SnowflakeGenerator] = weakref.WeakSet()
 
 
 def claim_within(limit_s: float, generators: Iterable[Any]) -> None:
@@ -25,13 +32,13 @@ def claim_within(limit_s: float, generators: Iterable[Any]) -> None:
     next id works as soon as there is a worker id, and raises until then.
 
     Blocks:
-        for *limit_s* seconds at most.
+        for *limit_s* seconds at most, and once for each generator that gets none in time.
     """
     from snowredis.snowflake.generator import SnowflakeGenerator
     from snowredis.snowflake.upkeep.pace import is_for_long
 
     until_s = time.monotonic() + limit_s
-    claiming = [each for each in generators if isinstance(each, SnowflakeGenerator)]
+    claiming = [each for each in generators if isinstance(each, SnowflakeGenerator) and each not in _late]
     for each in claiming:
         each.claim_in_background()
     for each in claiming:
@@ -40,6 +47,7 @@ def claim_within(limit_s: float, generators: Iterable[Any]) -> None:
                 break
             time.sleep(_EVERY_S)
         if is_waiting:
+            _late.add(each)
             log.warning(
                 "pool %s: this process starts without a worker id and serves; ids raise an error until it has one, "
                 "which it goes on trying to get: %s",

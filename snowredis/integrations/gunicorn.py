@@ -8,20 +8,18 @@ In ``gunicorn.conf.py``, either of:
     gunicorn.install(globals())
 
 A worker claims its worker id before its first request, or serves without one after 5 s and goes on trying
-(claims.py). It releases the worker id when it stops. The worker id of a worker that was killed is released by the
-worker that gunicorn starts in its place, right after its own claim. No hook raises.
+(claims.py). It releases the worker id when it stops, as every process does at its exit. The worker id of a worker that
+was killed is released by the worker that gunicorn starts in its place, right after its own claim. No hook raises.
 
 Workers inherit what the arbiter imported. It imports redis-py for workers of the classes that patch nothing; others,
 such as gevent's, import it themselves, after they patched what it needs.
 
-Source: gunicorn/arbiter.py: an exception in post_worker_init ends the service, and worker_exit also runs in the
-arbiter, for a worker that is gone.
+Source: gunicorn/arbiter.py: an exception in post_worker_init ends the service.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import signal
 import threading
 from collections.abc import Callable, MutableMapping
@@ -33,7 +31,7 @@ from snowredis.process.exit import EXIT
 from snowredis.process.log import Log, log
 from snowredis.process.sigterm import CloseAtSignal
 
-__all__ = ["on_starting", "post_worker_init", "worker_exit"]
+__all__ = ["on_starting", "post_worker_init"]
 
 # classes of workers that use sockets and threads as they are
 PLAIN_WORKERS = ("sync", "gthread")
@@ -77,7 +75,7 @@ def post_worker_init(worker: Any) -> None:
     PROCESS.label = PROCESS.label or f"gunicorn {worker.cfg.proc_name}"
     # --preload makes generators, and their locks, before gevent patches threading
     renew_foreign_locks()
-    # uvicorn's workers shut down when they get a signal, and raise it again at their end: no worker_exit() follows
+    # uvicorn's workers shut down when they get a signal, and raise it again at their end: no exit handler follows
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, CloseAtSignal(signal.SIG_DFL))
@@ -97,17 +95,10 @@ def renew_foreign_locks() -> None:
             member._after_fork()
 
 
-@_log_errors
-def worker_exit(server: Any, worker: Any) -> None:
-    """In the worker: release the leases. Blocks for 3 s at most."""
-    if worker.pid == os.getpid():
-        EXIT.close_all()
-
-
 def install(settings: MutableMapping[str, Any]) -> None:
     """Add the hooks to *settings*, the globals() of gunicorn.conf.py.
 
-    A hook that is there already runs first; the one of this module runs after it, even if that raises.
+    A hook that is there already runs first.
     """
     for name in __all__:
         settings[name] = _run_both(settings.get(name), globals()[name])
@@ -119,10 +110,8 @@ def _run_both(first: Hook | None, second: Hook) -> Hook:
 
     @functools.wraps(first)
     def both(*arguments: Any) -> None:
-        try:
-            first(*arguments)
-        finally:
-            second(*arguments)
+        first(*arguments)
+        second(*arguments)
 
     return both
 

@@ -62,12 +62,11 @@ class History:
     records: Mapping[int, Lease] = field(default_factory=dict)
 
 
-def read_history(reader: RedisPoolReader, workers: Sequence[int]) -> History:
-    """Read the history of a pool, with the records of *workers*.
+def read_history(reader: RedisPoolReader, info: PoolInfo, workers: Sequence[int]) -> History:
+    """Read the history of the pool of *info*, with the records of *workers*.
 
     Blocks for about 25 ms for each 1,000 events. Raises StoreUnavailable.
     """
-    info = reader.info()
     # in this order: an event may be newer than the records, but no record may be newer than the events
     records = {worker: lease for worker in workers if (lease := reader.worker(worker)) is not None}
     events = parse_all(read_entries(reader.client, reader.name))
@@ -83,9 +82,10 @@ def find_makers(reader: RedisPoolReader, ids: Sequence[int]) -> list[Whois]:
     Raises:
         PoolNotFound, StoreUnavailable; InvalidId: not a valid id.
     """
-    layout, distinct = reader.info().layout, dict.fromkeys(map(check_id, ids))
+    info, distinct = reader.info(), dict.fromkeys(map(check_id, ids))
+    layout = info.layout
     workers = {an_id >> layout.worker_shift & (layout.workers - 1) for an_id in distinct}
-    history = read_history(reader, sorted(workers))
+    history = read_history(reader, info, sorted(workers))
     return [find_maker(history, an_id) for an_id in distinct]
 
 

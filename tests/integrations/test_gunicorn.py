@@ -20,7 +20,7 @@ pytest.importorskip("gunicorn")
 from gunicorn.config import Config
 
 from snowredis.integrations import gunicorn as hooks
-from tests.integrations.hosts import LIFESPAN, create_pool, eventually, gunicorn
+from tests.integrations.hosts import HOOKS, LIFESPAN, create_pool, eventually, gunicorn
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -111,7 +111,9 @@ def test_one_more_worker_that_gets_no_worker_id_serves_and_ends_nothing(
     more: dict[str, Any] = {"ttl_s": 3, "worker_bits": bits, "outage_reserve_s": 86_400}
     create_pool(own_server.url, **more)
     options = ("--workers=2", "--worker-class=uvicorn_worker.UvicornWorker")
-    with gunicorn(own_server, tmp_path, *options, app=LIFESPAN, conf="", **more) as running:
+    # the hooks and lifespan() wait for the same worker id, once
+    conf = HOOKS if moment == "redis is away" else ""
+    with gunicorn(own_server, tmp_path, *options, app=LIFESPAN, conf=conf, **more) as running:
         first = running.wait_until_ready(2)
         if moment == "redis is away":
             own_server.kill()
@@ -148,7 +150,7 @@ def test_one_more_worker_that_gets_no_worker_id_serves_and_ends_nothing(
         assert running.end() == 0
 
 
-def test_hooks_of_ones_own_run_too_whatever_becomes_of_them(serve: Any, tmp_path: Path) -> None:
+def test_hooks_of_ones_own_run_too_and_an_error_in_one_keeps_no_lease(serve: Any, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     conf = (ROOT / "tests/integrations/programs/gunicorn_hooks_of_ones_own.py").read_text()
     with serve(conf=conf, HOOK_NOTES=str(notes)) as running:
@@ -181,17 +183,17 @@ def test_hooks_may_come_with_a_reload(serve: Any, tmp_path: Path) -> None:
 
 
 def test_gunicorn_takes_the_hooks_as_they_are_and_installed() -> None:
-    def worker_exit(server: Any, worker: Any) -> None:
+    def post_worker_init(worker: Any) -> None:
         raise AssertionError
 
-    settings: dict[str, Any] = {"bind": "unix:nowhere", "worker_exit": worker_exit}
+    settings: dict[str, Any] = {"bind": "unix:nowhere", "post_worker_init": post_worker_init}
     hooks.install(settings)
     assert set(settings) == {"bind", *hooks.__all__}
     for name in hooks.__all__:
         Config().set(name, settings[name])
         Config().set(name, getattr(hooks, name))
     with pytest.raises(AssertionError):
-        settings["worker_exit"](None, SimpleNamespace(pid=0))
+        settings["post_worker_init"](None)
 
 
 def test_the_module_itself_is_a_configuration() -> None:
@@ -204,7 +206,7 @@ def test_no_hook_raises(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
     monkeypatch.delattr(hooks, "claim_all")
     for name in hooks.__all__:
         caplog.clear()
-        getattr(hooks, name)(*([object(), object()] if name == "worker_exit" else [object()]))
+        getattr(hooks, name)(object())
         assert f"{name}() {FAILED}" in caplog.text
     hooks.post_worker_init(SimpleNamespace(log=logging.getLogger("gunicorn.error")))
     assert caplog.records[-1].name == "gunicorn.error"
