@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # a process takes requests after this time at the latest
 CLAIM_TIMEOUT_S = 5.0
 _EVERY_S = 0.02
-# generators that got no worker id in time: the next part of a start, such as lifespan() after gunicorn's hooks, does not
-# wait for them again
+# generators that got no worker id in time: a later part of the start, such as lifespan() after gunicorn's hooks, waits
+# for none of them again
 _late: weakref.WeakSet[SnowflakeGenerator] = weakref.WeakSet()
 
 

@@ -14,8 +14,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
 from snowredis import __version__
-from snowredis.monitor.metric_values import Samples, SegmentTotals, TotalsTracker, by_metric, new_durations
-from snowredis.monitor.metrics import PROCESS, Metric
+from snowredis.monitor.metrics import PROCESS, Metric, Samples, SegmentTotals, TotalsTracker, by_metric, new_durations
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD
 from snowredis.snowflake.lease.context import BOUNDS_S, Durations

@@ -29,8 +29,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Exported
 from prometheus_client.multiprocess import mark_process_dead
 
-from snowredis.monitor.metric_values import SegmentTotals, TotalsTracker, by_metric, new_durations, samples_of_pools
-from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
+from snowredis.monitor.metrics import (
+    POOL,
+    PROCESS,
+    SEGMENTS,
+    Metric,
+    SegmentTotals,
+    TotalsTracker,
+    by_metric,
+    new_durations,
+    samples_of_pools,
+)
 from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children

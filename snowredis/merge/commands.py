@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
 from snowredis.cli.options import Command, Parser
-from snowredis.cli.output import printable, wrapped, write
-from snowredis.cli.show import show
+from snowredis.cli.output import printable, show, wrapped, write
 from snowredis.core.presets import resolve_layout
 from snowredis.merge import MergeError
 from snowredis.merge.proof import PROOF

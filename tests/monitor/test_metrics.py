@@ -15,8 +15,17 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.monitor.metric_values import Samples, TotalsTracker, new_durations, samples_of
-from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE
+from snowredis.monitor.metrics import (
+    POOL,
+    PROCESS,
+    SEGMENTS,
+    SERVICE,
+    Samples,
+    SegmentTotals,
+    TotalsTracker,
+    new_durations,
+    samples_of,
+)
 from snowredis.numbers import create_tag
 from snowredis.snowflake.lease.context import BOUNDS_S, Durations
 from snowredis.snowflake.protocol.pool_config import PoolConfig
@@ -334,7 +343,6 @@ def test_segments_are_counted_by_tag_also_when_they_are_closed() -> None:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from snowredis.integrations.prometheus import ProcessMetrics
-    from snowredis.monitor.metric_values import SegmentTotals
 
     memory = memory_pool()
     one = snowredis.generator("segment", url=memory, tag="counted", step=10)

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "worker_pool": {"errors", "process.clock", "snowflake", "monitor"},
     "merge": {
         *("errors", "core.as_json", "core.layout", "core.presets", "core.values"),
-        *("cli.exit_codes", "cli.options", "cli.output", "cli.show"),
+        *("cli.exit_codes", "cli.options", "cli.output"),
     },
 }
 LOWER = MAY_IMPORT.keys() - {"merge"}

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.fleet import Fleet, Process, wait_until
 from snowredis.cli.options import Command
-from snowredis.cli.output import write
-from snowredis.cli.show import show
+from snowredis.cli.output import show, write
 from snowredis.core.values import duration
 from snowredis.process.clock import now_ms
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.fleet import Fleet, wait_until
 from snowredis.cli.options import Command, Parser, number
-from snowredis.cli.show import show
+from snowredis.cli.output import show
 from snowredis.core.as_json import in_json
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError

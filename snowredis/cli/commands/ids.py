@@ -13,8 +13,7 @@ from typing import Any
 
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
 from snowredis.cli.options import Command, Parser, layout_text, number, open_known_pool, open_pool, settings
-from snowredis.cli.output import emit, pairs, printable, write
-from snowredis.cli.show import show
+from snowredis.cli.output import emit, pairs, printable, show, write
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.process.clock import now_ms

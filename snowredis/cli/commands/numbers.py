@@ -9,7 +9,7 @@ from typing import Any
 from snowredis import numbers
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, confirm, number
-from snowredis.cli.show import show, show_each
+from snowredis.cli.output import show, show_each
 from snowredis.settings import URL_SETTING, required_url, url_to_read
 
 # what people see of a tag first

@@ -9,8 +9,7 @@ from typing import Any
 
 from snowredis.cli.exit_codes import CommandError, code_of
 from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, settings
-from snowredis.cli.output import time_of, wrapped, write
-from snowredis.cli.show import show, show_each, show_status
+from snowredis.cli.output import show, show_each, show_status, time_of, wrapped, write
 from snowredis.core.values import duration
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.process.clock import now_ms

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, open_known_pool, open_pool, settings
-from snowredis.cli.output import printable
-from snowredis.cli.show import show, show_conditions, show_status
+from snowredis.cli.output import printable, show, show_conditions, show_status
 
 if TYPE_CHECKING:
     from snowredis.monitor.conditions import Status
@@ -151,7 +150,7 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are cri
 
 
 def _metrics(args: argparse.Namespace) -> int:
-    from snowredis.monitor.metric_values import as_text, samples_of_pools
+    from snowredis.monitor.metrics import as_text, samples_of_pools
 
     with open_pool(args) as pool:
         reading = pool.read()
