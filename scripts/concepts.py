@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from scripts._docs.events import RECORDS  # noqa: E402
 from scripts._docs.schema import schema_of  # noqa: E402
 from snowredis.cli import build_parser  # noqa: E402
-from snowredis.core.decoded import DecodedId  # noqa: E402
+from snowredis.core.as_json import DecodedId  # noqa: E402
 from snowredis.core.layout import Parts  # noqa: E402
 from snowredis.monitor.conditions import LEVELS, TABLE  # noqa: E402
 from snowredis.settings import SETTINGS  # noqa: E402

@@ -24,6 +24,7 @@ from snowredis.snowflake.ids.fast_path import bind
 from snowredis.snowflake.ids.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
 
 if TYPE_CHECKING:
+    from snowredis.core.description import IdDescription
     from snowredis.kinds.base import IdGenerator
     from snowredis.kinds.lookup import KindAndSettings
 
@@ -321,6 +322,74 @@ def _bind() -> None:
         # another thread may have bound another one meanwhile
         if generator is _sources[-1].generators.get("generator"):
             return
+
+
+# --- generators of columns -------------------------------------------------------------------------
+
+
+class IdSource:
+    """Generator of a kind that is opened at its first id, for a column; it knows before what its ids look like.
+
+    Settings that are not given are those of the process: of snowredis.configure() and of SNOWREDIS_* variables. With
+    the kind of the process and no settings, it is the generator of the process.
+
+    Args:
+        kind: as snowredis.generator() takes it, such as "uuid7" or "segment:?tag=invoices".
+        settings: of the kind.
+
+    Raises ConfigError for an unknown kind, and for settings that it does not know. Connects to nothing.
+    """
+
+    def __init__(self, kind: str, settings: dict[str, Any] | None = None) -> None:
+        from snowredis.kinds.lookup import resolve
+
+        self._kind, self._settings = kind, settings or {}
+        self._declared = resolve(kind, self._settings, {})
+        self._own = _Source(self._open, {})
+
+    @functools.cached_property
+    def description(self) -> IdDescription:
+        """Return the description of its ids."""
+        return self._declared.describe()
+
+    def generator(self) -> Any:
+        """Return the generator; the first call creates it. Raises ConfigError, and what the kind raises."""
+        kind, settings = self._declared
+        if not settings and not self._own.generators and effective_kind().kind is kind:
+            # it is not kept here, since close() and use() replace it
+            return process_generator()
+        return self._own.generator()
+
+    def _open(self) -> IdGenerator[Any]:
+        opened = effective_kind(self._kind, self._settings).open()
+        made, declared = (each.description.type.__name__ for each in (opened, self))
+        if made != declared:
+            opened.close()
+            raise ConfigError(
+                f"the ids of {self._kind!r} are {made}, but the column was declared for {declared}. Name what differs, "
+                "such as form, where the column is declared."
+            )
+        return opened
+
+    def next_id(self) -> Any:
+        """Make one id. Blocks and raises as the kind does."""
+        return self.generator().next_id()
+
+    def next_ids(self, count: int) -> list[Any]:
+        """Make *count* ids at once."""
+        ids: list[Any] = self.generator().next_ids(count)
+        return ids
+
+    async def anext_ids(self, count: int) -> list[Any]:
+        """Make *count* ids at once. Async version of next_ids(): does not block the event loop."""
+        ids: list[Any] = await self.generator().anext_ids(count)
+        return ids
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return IdSource, (self._kind, self._settings)
+
+    def __repr__(self) -> str:
+        return f"IdSource({self._kind!r})"
 
 
 _bind()

@@ -11,7 +11,7 @@ from typing import Any
 
 from scripts._docs.schema import schema_of
 from snowredis import __version__
-from snowredis.core.decoded import DecodedId
+from snowredis.core.as_json import DecodedId
 from snowredis.core.text import FORMS
 from snowredis.monitor.events import Event
 from snowredis.monitor.pool_monitor import Reading

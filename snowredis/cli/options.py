@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.output import printable
-from snowredis.environment import from_environment
+from snowredis.core import text as texts
+from snowredis.environment import from_environment, settings_of_process
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.settings import BOOL, SECONDS, SETTINGS, Setting, required_pool, required_url, url_to_read
+from snowredis.settings import BOOL, SECONDS, SETTINGS, Setting, url_to_read
 
 if TYPE_CHECKING:
     from snowredis.worker_pool import WorkerPool
@@ -181,8 +182,6 @@ def number(lowest: float, highest: float = 10**19, parse: Callable[[str], float]
 
 def moment_ms(text: str) -> int:
     """Parse a moment: an ISO date or time, in UTC if it has no offset, or Unix ms. Return Unix ms."""
-    from snowredis.core import text as texts
-
     try:
         return number(0)(text) if text.isascii() and text.isdigit() else texts.moment_ms(text)
     except ValueError:
@@ -197,12 +196,8 @@ def settings(args: argparse.Namespace, *, looks: bool = False) -> tuple[str, dic
     For a command that only *looks*, the URL of localhost and no pool if none is named; ConfigError for others.
     """
     given = {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
-    options = from_environment(os.environ, given=given)
-    url = options.pop("url", None)
-    if looks:
-        return url_to_read(url), options
-    url = required_url(url)
-    return url, options | {"pool": required_pool(options.get("pool"), url)}
+    options = from_environment(os.environ, given=given) if looks else settings_of_process(given)
+    return url_to_read(options.pop("url", None)), options
 
 
 def layout_text(args: argparse.Namespace) -> str | None:

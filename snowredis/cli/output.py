@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from snowredis.core.as_json import FieldOfJson, field_named, to_json
 from snowredis.core.layout import Layout
 from snowredis.core.presets import preset_name
-from snowredis.core.values import duration, utc_text
+from snowredis.core.values import duration, time_text
 from snowredis.errors import SnowredisError
 
 if TYPE_CHECKING:
@@ -112,11 +112,6 @@ def advised(head: str, text: str, advice: str) -> list[str]:
 
 
 # --- times and numbers -----------------------------------------------------------------------------
-
-
-def time_of(time_ms: int) -> str:
-    """Return a time in ms since 1970 as text, in UTC."""
-    return utc_text(time_ms) or "past the year 9999"
 
 
 def ago(ms: float) -> str:
@@ -258,7 +253,7 @@ def cell(field: FieldOfJson, value: Any, now_ms: int | None = None) -> str:
 def _time(time_ms: int, now_ms: int | None) -> str:
     if time_ms <= 0:
         return ""
-    return time_of(time_ms) if now_ms is None else ago(now_ms - time_ms)
+    return time_text(time_ms) if now_ms is None else ago(now_ms - time_ms)
 
 
 def show_status(status: Status) -> None:

@@ -9,10 +9,13 @@ hints say how a field is shown. scripts/_docs/schema.py describes them for the p
 - An id, declared as IdNumber, is text: JavaScript loses digits past 2^53.
 - A field declared as Hidden is left out: tokens and what could reveal them.
 - A property decorated with in_json is shown like a field.
+
+At the end is the record of an id taken apart, which commands and service show alike.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -25,7 +28,9 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from snowredis.core.layout import Layout, Parts, layout_spec
-from snowredis.core.values import utc_text
+from snowredis.core.text import FORMS, bits_of, encode
+from snowredis.core.values import YEAR_10000_MS, time_text
+from snowredis.errors import LayoutError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 # names of times that say by themselves that they are times
@@ -69,7 +74,7 @@ def in_json(getter: _Function) -> _Function:
 
 def time_as_json(time_ms: int | None) -> str | None:
     """Return ms since 1970 as ISO 8601 in UTC; None if the time is unknown, 0, negative, or past the year 9999."""
-    return utc_text(time_ms) if time_ms and time_ms > 0 else None
+    return time_text(time_ms) if time_ms and 0 < time_ms < YEAR_10000_MS else None
 
 
 def to_json(value: Any) -> Any:
@@ -214,3 +219,40 @@ def split_hint(hint: Any) -> tuple[Any, Shown]:
         shown = next((shown for _, shown in parts if shown != Shown()), Shown())
         return Union[tuple(part for part, _ in parts)], shown  # noqa: UP007  # made from a list of types
     return hint, Shown()
+
+
+# --- an id taken apart ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecodedId:
+    """Fields of an id, as numbers and as text.
+
+    Attributes:
+        id: the id.
+        form: the text form that it was read as.
+        parts: its fields.
+        datacenter_fields: values of the named parts of the datacenter bits.
+        bits: the binary digits of each field that has bits, from the highest.
+        forms: its text forms by name.
+        layout: the layout that it was read with.
+    """
+
+    id: IdNumber
+    form: str
+    parts: Annotated[Parts, Shown("parts", "time datacenter backup worker sequence tick gene")]
+    datacenter_fields: dict[str, int]
+    bits: dict[str, str]
+    forms: dict[str, str]
+    layout: Layout
+
+
+def decoded(layout: Layout, an_id: int, form: str) -> DecodedId:
+    """Return what *an_id*, read in *form*, contains. Raises InvalidId."""
+    parts = layout.decode(an_id)
+    forms: dict[str, str] = {}
+    for name in FORMS:
+        # a time past the year 9999 has no friendly form
+        with contextlib.suppress(LayoutError):
+            forms[name] = encode(an_id, name, layout=layout)
+    return DecodedId(an_id, form, parts, parts.fields, bits_of(layout, an_id), forms, layout)

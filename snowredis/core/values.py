@@ -97,9 +97,12 @@ def utc_from_ms(time_ms: int) -> datetime:
     return _UNIX_EPOCH + timedelta(milliseconds=time_ms)
 
 
-def utc_text(time_ms: int) -> str | None:
-    """Return Unix ms as text, for example 2026-11-21T03:16:21.059Z; None past the year 9999."""
-    return _utc_text(time_ms, "milliseconds") if time_ms < YEAR_10000_MS else None
+def time_text(time_ms: int) -> str:
+    """Return Unix ms as text for people, for example 2026-11-21T03:16:21.059Z, whatever the number is."""
+    if time_ms >= YEAR_10000_MS:
+        return "past the year 9999"
+    # events are untrusted, and may say a negative one
+    return _utc_text(time_ms, "milliseconds") if time_ms >= 0 else f"{time_ms} ms"
 
 
 def iso_text(time_ms: int) -> str:

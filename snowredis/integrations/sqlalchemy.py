@@ -28,8 +28,8 @@ from snowredis.core.description import IdDescription
 from snowredis.core.text import DECIMAL_ID
 from snowredis.core.values import check_id
 from snowredis.errors import InvalidId, SnowredisError, shown
-from snowredis.integrations.id_source import IdSource
 from snowredis.kinds.base import IdGenerator
+from snowredis.process_generator import IdSource
 
 # the most ids that one call of next_ids() makes
 MAX_BATCH = 1_000_000

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from snowredis.cli.output import printable, time_of, wrapped
+from snowredis.cli.output import printable, wrapped
 from snowredis.core.as_json import IdNumber, NowMs, TimeMs, in_json
 from snowredis.core.layout import Layout, layout_spec
-from snowredis.core.values import utc_text
+from snowredis.core.values import time_text
 from snowredis.errors import count
 from snowredis.merge.databases import Progress, text_literal
 from snowredis.merge.sources import Source, Workspace, ingest
@@ -206,7 +206,7 @@ def _problems(workspace: Workspace, sources: Sequence[Source], layout: Layout) -
         "exponent: export them again as text",
         ProblemKind.OTHER_LAYOUT: f"that the layout {layout} cannot have made until now: below 0, too large, or with a "
         "time in the future. Probably made with another one, which --layout names, or on a host whose clock was ahead",
-        ProblemKind.COUNTER: f"with a time in the first hour of the layout, from {utc_text(layout.epoch_ms)} on. "
+        ProblemKind.COUNTER: f"with a time in the first hour of the layout, from {time_text(layout.epoch_ms)} on. "
         "Probably numbers of a counter, such as an auto-increment, or of another layout",
         ProblemKind.NO_IDS: "there are no ids in it. See whether it is the right one",
     }
@@ -267,6 +267,6 @@ def _report(result: CheckResult) -> Iterator[tuple[str, str]]:
         examples = f" For example {', '.join(text[:60] for text in problem.examples)}." if problem.examples else ""
         yield "error" if problem.is_error else "warning", f"{problem.source}: {values}{problem.text}.{examples}"
     for source in result.sources:
-        times = [time_of(each) for each in (source.first_ms, source.last_ms) if each is not None]
+        times = [time_text(each) for each in (source.first_ms, source.last_ms) if each is not None]
         made = f", made {' to '.join(times)}" if times else ""
         yield "read", f"{source.name}: {count(source.ids, 'id')}{made}, from {source.location}"

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Command, Parser, moment_ms, number
-from snowredis.cli.output import printable, time_of, wrapped, write
+from snowredis.cli.output import printable, wrapped, write
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import preset_name, resolve_layout
-from snowredis.core.values import ID_BITS, MAX_ID, duration
+from snowredis.core.values import ID_BITS, MAX_ID, duration, time_text
 from snowredis.errors import ConfigError
 
 Range = tuple[int, int]
@@ -100,8 +100,9 @@ def layout_ids(
     last = layout.max_tick if until_ms is None else min(layout.max_tick, layout.tick_at(until_ms))
     if first > last:
         raise ConfigError(
-            f"no id of the layout {layout} can be made in the given period: it has ids from {time_of(layout.epoch_ms)} "
-            f"to {time_of(layout.end_ms)}. Nothing was decided; check the dates and the epoch."
+            f"no id of the layout {layout} can be made in the given period: it has ids from "
+            f"{time_text(layout.epoch_ms)} to {time_text(layout.end_ms)}. Nothing was decided; check the dates and the "
+            "epoch."
         )
     given = {"datacenter": datacenters, "worker": workers}
     ranges = [FieldRange(ID_BITS - layout.timestamp_shift, first, last)]
@@ -304,7 +305,7 @@ def _check_max(layout: Layout, an_id: int, latest_ms: int) -> None:
     if time_ms > latest_ms:
         raise CommandError(
             ExitCode.BAD_INPUT,
-            f"by the layout {layout}, id {an_id} was made at {time_of(time_ms)}, after the switch. Nothing was "
+            f"by the layout {layout}, id {an_id} was made at {time_text(time_ms)}, after the switch. Nothing was "
             "proved; check --from: 'snowredis decode --layout' shows when an id was made.",
         )
 
@@ -335,7 +336,7 @@ def _described(ids: IdSet) -> str:
     if ids.layout is None:
         return f"{AUTO_INCREMENT}, {ids.lowest:,} to {ids.highest:,}"
     layout, (_, first, last), *others = ids.layout, *ids.fields
-    from_text, until_text = time_of(layout.ms_at(first)), time_of(layout.ms_at(last + 1) - 1)
+    from_text, until_text = time_text(layout.ms_at(first)), time_text(layout.ms_at(last + 1) - 1)
     text = f"{preset_name(layout) or layout_spec(layout)}, {from_text} to {until_text}"
     named = zip([name for name, bits in layout.fields[1:] if bits], others, strict=True)
     for name, (bits, low, high) in named:
@@ -349,7 +350,7 @@ def _maker(ids: IdSet, an_id: int) -> str:
         return "counted"
     parts = ids.layout.decode(an_id)
     datacenter = f"datacenter {parts.datacenter} " if ids.layout.datacenter_bits else ""
-    return f"made at {time_of(parts.timestamp_ms)} by {datacenter}worker {parts.worker}"
+    return f"made at {time_text(parts.timestamp_ms)} by {datacenter}worker {parts.worker}"
 
 
 def _remedies(proof: Proof) -> Iterator[str]:
@@ -359,12 +360,12 @@ def _remedies(proof: Proof) -> Iterator[str]:
     starts[proof.sorts_from_ms] = "all new ids are greater"
     for time_ms, effect in starts.items():
         if time_ms is not None and time_ms > proof.start_ms:
-            yield f"start at {time_of(time_ms)}, {duration(time_ms - proof.start_ms)} later: then {effect}"
+            yield f"start at {time_text(time_ms)}, {duration(time_ms - proof.start_ms)} later: then {effect}"
     if (epoch_ms := proof.latest_epoch_ms) is not None and epoch_ms < proof.layout.epoch_ms:
         earlier = replace(proof.layout, epoch_ms=epoch_ms)
         yield (
-            f"or an epoch of {time_of(epoch_ms)} or earlier: --to '{layout_spec(earlier)}', which lasts until "
-            f"{time_of(earlier.end_ms)}; then all new ids are greater"
+            f"or an epoch of {time_text(epoch_ms)} or earlier: --to '{layout_spec(earlier)}', which lasts until "
+            f"{time_text(earlier.end_ms)}; then all new ids are greater"
         )
     if not proof.distinct and proof.distinct_from_ms is None:
         yield (

@@ -10,7 +10,6 @@ from typing import Annotated, Any, NamedTuple
 from snowredis.core.as_json import Hidden, HiddenInt, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import resolve_layout
-from snowredis.core.values import utc_text
 from snowredis.monitor.lease import Lease
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake.protocol.pool_config import PoolConfig, default_outage_reserve_ms, signature_fields
@@ -223,9 +222,3 @@ def config_in(signature: str, name: str) -> PoolConfig:
     stored = signature_fields(signature)
     numbers = {number: int(stored[number]) for number in _NUMBERS}
     return PoolConfig(name=name, layout=resolve_layout(stored["layout"]), durability=stored["durability"], **numbers)
-
-
-def time_text(time_ms: int) -> str:
-    """Return a time for people, in UTC."""
-    # events are untrusted, and may say a negative one
-    return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"

@@ -13,11 +13,11 @@ from typing import Literal, NamedTuple
 
 from snowredis.core.as_json import IdNumber, NowMs
 from snowredis.core.layout import Parts
-from snowredis.core.values import check_id
+from snowredis.core.values import check_id, time_text
 from snowredis.errors import InvalidId
 from snowredis.monitor.events import Event, parse_all, read_entries
 from snowredis.monitor.lease import Lease, State
-from snowredis.monitor.pool import PoolInfo, time_text
+from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.pool_reader import RedisPoolReader
 from snowredis.snowflake.protocol.record import EventKind, FloorReason
 

@@ -11,15 +11,13 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
-import logging
 import time
 from functools import lru_cache
 
 from starlette.types import Scope
 
+from snowredis.process.log import log
 from snowredis.web.messages import HttpProblem
-
-log = logging.getLogger("snowredis")
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 # a second and client, also at once; above it, its right token is refused, too

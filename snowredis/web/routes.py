@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from snowredis.core.decoded import DecodedId, decoded
+from snowredis.core.as_json import DecodedId, decoded
 from snowredis.monitor.events import Event
 from snowredis.monitor.metrics import SERVICE
 from snowredis.process.coroutines import in_thread

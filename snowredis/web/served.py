@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import gzip
 import hashlib
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,14 +28,13 @@ from snowredis.kinds.lookup import KindAndSettings, parse_kind
 from snowredis.monitor.pool import Refusal, Snapshot
 from snowredis.process.clock import now_ms
 from snowredis.process.coroutines import OneThread, in_thread
+from snowredis.process.log import log
 from snowredis.settings import KIND, is_embedded, is_in_memory
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.web.messages import HttpProblem, json_bytes, problem_of, seconds
 from snowredis.worker_pool import WorkerPool
 
 T = TypeVar("T")
-
-log = logging.getLogger("snowredis")
 
 # how old a response may be
 FRESH_S = 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 import signal
 import socket
 import sys
@@ -13,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
+from snowredis.process.log import log
+
 if TYPE_CHECKING:
     from snowredis.web.service import Service
-
-
-log = logging.getLogger("snowredis")
 
 # how long responses in progress may take after the drain
 GRACE_S = 4

@@ -34,6 +34,7 @@ from starlette.types import Message, Receive, Scope, Send
 from snowredis.environment import from_environment as settings_of_connect
 from snowredis.environment import read_variables
 from snowredis.errors import ConfigError, SnowredisError
+from snowredis.process.log import log
 from snowredis.settings import (
     BOOL,
     SETTINGS,
@@ -51,8 +52,6 @@ from snowredis.web.access import LOCAL_HOSTS, Guard
 from snowredis.web.messages import JSON, PAGE_HEADERS, HttpProblem
 from snowredis.web.routes import ID_PATHS, RequestCounts, Routes
 from snowredis.web.served import ServedKinds, ServedPools
-
-log = logging.getLogger("snowredis")
 
 # load balancers know neither a host name nor a token
 PROBES = frozenset({"/healthz", "/readyz"})

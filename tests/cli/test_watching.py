@@ -15,8 +15,7 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.core.as_json import to_json
-from snowredis.core.decoded import decoded
+from snowredis.core.as_json import decoded, to_json
 from snowredis.process.names import owner_text
 from snowredis.snowflake.protocol.messages import ClaimRequest, Granted, Seen, WorkerStats
 from snowredis.snowflake.protocol.pool_config import PoolConfig

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snowredis.core.as_json import to_json
-from snowredis.core.decoded import decoded
+from snowredis.core.as_json import decoded, to_json
 from snowredis.core.presets import resolve_layout
 from snowredis.core.text import moment_ms, parse
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.core.values import utc_text
+from snowredis.core.values import time_text
 from snowredis.errors import PoolNotFound, StoreUnavailable
 from snowredis.monitor.conditions import LEVELS, Condition, answers, status_of, status_without
 from snowredis.monitor.lease import Lease, Owner
@@ -148,7 +148,7 @@ def test_while_no_lease_is_valid_before_the_floor_the_verdict_is_critical() -> N
         snapshot = Snapshot(down, (), ended)
         first = status_of(snapshot).conditions[0]
         assert (first.code, first.level) == ("floor", "critical")
-        assert f"no worker can make ids until {utc_text(NOW_MS + 30_000)}" in first.text
+        assert f"no worker can make ids until {time_text(NOW_MS + 30_000)}" in first.text
         assert "without a pause" not in f"{first.text}{first.advice}"
         assert not snapshot.makes_ids
     # within one heartbeat, those that Redis has forgotten may be adopted
@@ -201,7 +201,7 @@ def test_a_full_pool_says_how_much_of_it_may_be_dead_and_when_that_is_over() -> 
     full = next(condition for condition in status.conditions if condition.code == "full")
     assert "100 of 100 worker ids are leased, 1 of them by processes that renew no more" in full.text
     assert "let processes end in order" in full.advice
-    assert f"available at {utc_text(SUSPECT.end_ms)}" in full.text
+    assert f"available at {time_text(SUSPECT.end_ms)}" in full.text
     assert status.headline == "pool full; 1 silent"
 
 
@@ -275,7 +275,7 @@ def test_the_worst_comes_first_with_times_in_utc() -> None:
     levels = [LEVELS.index(condition.level) for condition in status.conditions]
     assert levels == sorted(levels, reverse=True)
     assert status.headline == "ids may have been repeated; new workers wait; 1 silent"
-    assert f"1970-01-01T00:00:00.001Z to {utc_text(NOW_MS)}" in status.conditions[0].text
+    assert f"1970-01-01T00:00:00.001Z to {time_text(NOW_MS)}" in status.conditions[0].text
 
 
 def test_what_cannot_be_read_is_never_ok() -> None:

@@ -84,7 +84,7 @@ def test_the_api_pages_name_every_public_name() -> None:
         assert re.search(rf"^### `{name}`$", page, re.MULTILINE), name
     integrations = ROOT / "snowredis/integrations"
     for path in integrations.iterdir():
-        if path.stem not in ("__init__", "__pycache__", "id_source", "pyinstaller"):
+        if path.stem not in ("__init__", "__pycache__", "pyinstaller"):
             assert f"snowredis.integrations.{path.stem}" in page, path.stem
 
 

@@ -14,7 +14,9 @@ from typing import Any
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
 from snowredis.cli.options import Command, Parser, layout_text, number, open_known_pool, open_pool, settings
 from snowredis.cli.output import emit, pairs, printable, show, write
+from snowredis.core.as_json import decoded
 from snowredis.core.presets import resolve_layout
+from snowredis.core.text import parse_user_id
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.process.clock import now_ms
 from snowredis.settings import FORMS
@@ -105,9 +107,6 @@ _DECODED = "id form time datacenter backup worker sequence gene datacenter_field
 
 
 def _decode(args: argparse.Namespace) -> int:
-    from snowredis.core.decoded import decoded
-    from snowredis.core.text import parse_user_id
-
     layout, code, texts = resolve_layout(layout_text(args)), ExitCode.OK, list(_texts(args.ids))
     for text in texts:
         try:
@@ -164,8 +163,6 @@ _WHOIS += "maker.state maker.ends_at certainty reason"
 
 
 def _whois(args: argparse.Namespace) -> int:
-    from snowredis.core.text import parse_user_id
-
     with open_known_pool(args) as pool:
         layout = pool.info().layout
         results = pool.whois_all([parse_user_id(text, layout)[1] for text in args.ids])

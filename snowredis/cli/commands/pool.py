@@ -9,8 +9,8 @@ from typing import Any
 
 from snowredis.cli.exit_codes import CommandError, code_of
 from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, settings
-from snowredis.cli.output import show, show_each, show_status, time_of, wrapped, write
-from snowredis.core.values import duration
+from snowredis.cli.output import show, show_each, show_status, wrapped, write
+from snowredis.core.values import duration, time_text
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.process.clock import now_ms
 from snowredis.settings import SETTINGS, check_settings, required_url
@@ -193,7 +193,7 @@ def _delete(args: argparse.Namespace) -> None:
         print(f"pool {args.pool} at {pool.where} was deleted")
     else:
         print(
-            f"pool {args.pool} at {pool.where} ends at {time_of(deletion.end_ms)}, in {duration(deletion.wait_ms)}: "
+            f"pool {args.pool} at {pool.where} ends at {time_text(deletion.end_ms)}, in {duration(deletion.wait_ms)}: "
             "something is reserved in it until then, and no other pool of this name can be created"
         )
     if deletion.alive:

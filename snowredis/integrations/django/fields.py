@@ -20,8 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from snowredis.core.text import DECIMAL_ID, parse
 from snowredis.core.values import MAX_ID
 from snowredis.errors import InvalidId, SnowredisError
-from snowredis.integrations.id_source import IdSource
-from snowredis.process_generator import effective_kind, next_id
+from snowredis.process_generator import IdSource, effective_kind, next_id
 
 
 class FilledField(models.Field):

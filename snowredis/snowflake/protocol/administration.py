@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from snowredis.core.values import utc_text
+from snowredis.core.values import time_text
 from snowredis.errors import StoreUnavailable, as_cause
 from snowredis.process.clock import now_ms
 from snowredis.process.log import log
@@ -89,7 +89,7 @@ class Administration(ScriptStore):
             if ends is None or error.code == "broken":
                 raise
             advice = (
-                f"The pool ends at {utc_text(ends.end_ms)} all the same: from then on, all of its processes are "
+                f"The pool ends at {time_text(ends.end_ms)} all the same: from then on, all of its processes are "
                 "refused until this command succeeds. Let Redis save and its replicas follow, and repeat the command "
                 "before then"
             )

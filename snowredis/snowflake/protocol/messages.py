@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from snowredis.core.values import utc_text
+from snowredis.core.values import time_text
 from snowredis.servers.scripts import Reason, ScriptReply, flag
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 
@@ -227,7 +227,7 @@ class Alarm(NamedTuple):
     @property
     def text(self) -> str:
         """Return the alarm as a clause for people, with its times in UTC."""
-        times = (utc_text(time_ms) or f"{time_ms} ms" for time_ms in (self.from_ms, self.until_ms))
+        times = (time_text(time_ms) for time_ms in (self.from_ms, self.until_ms))
         return f"{self.reason.text} between {' and '.join(times)}"
 
     @classmethod

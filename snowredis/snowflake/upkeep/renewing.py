@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snowredis import errors
-from snowredis.core.values import utc_text
+from snowredis.core.values import time_text
 from snowredis.process.log import log
 from snowredis.process.threads import locked
 from snowredis.snowflake.ids.allocator import IdAllocator
@@ -139,7 +139,7 @@ class Renewals:
                         "pool %s: ids are made in the outage lane of worker id %d, until %s at most",
                         self._pool,
                         lease.lease.worker,
-                        utc_text(lease.lease.outage_until_ms),
+                        time_text(lease.lease.outage_until_ms),
                     )
                 return True
         return False

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 
 from snowredis import errors
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
-from snowredis.core.values import utc_text
+from snowredis.core.values import time_text
 from snowredis.process.clock import MAX_SLEEP_S, FrozenClockCheck, nap
 from snowredis.process.log import log
 from snowredis.snowflake.ids.allocator import IdAllocator, NoLease, Step
@@ -88,7 +88,7 @@ class ClaimWait:
         if floor_ms - self._context.now_ms() <= self._context.config.floor_ms:
             return "Redis keeps losing its state"
         # the pool before has ended then
-        return f"reservations of before may last until {utc_text(floor_ms)}, and new ones start then"
+        return f"reservations of before may last until {time_text(floor_ms)}, and new ones start then"
 
     def wait_for_opening(self, ms: float) -> None:
         """Wait, a little at a time, for the lanes of the lease to open in *ms*.

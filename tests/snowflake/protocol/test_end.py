@@ -17,7 +17,7 @@ from typing import TypeVar
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.core.values import utc_text
+from snowredis.core.values import time_text
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.snowflake.protocol.administration import Ends
 from snowredis.snowflake.protocol.messages import Created, Exists, Granted, LossReason, Renewed, Reply
@@ -208,7 +208,7 @@ def test_an_end_that_was_never_confirmed_stops_the_pool_until_it_is(place: Place
 def test_an_end_that_could_not_be_confirmed_says_when_all_processes_are_refused(place: Place) -> None:
     holder = place.holder().claim()
     said = place.end_unconfirmed()
-    when = utc_text(holder.outage_ms)
+    when = time_text(holder.outage_ms)
     assert f"0 of 1 replicas have it. The pool ends at {when} all the same: from then on, all of its processes" in said
     assert "repeat the command before then" in said
 
