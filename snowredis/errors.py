@@ -249,10 +249,11 @@ class StoreUnavailable(SnowredisError):
             is far behind; "broken", if a field holds a value that snowredis never writes. "": it may succeed later.
         is_unsent: True if no connection was made, so that Redis has certainly not seen the request.
         timed_out: True if Redis did not reply in time; it may reply to another call, if many processes ask at once.
+        replied: True if Redis replied, with an error.
         is_read_only: True if it accepts no writes: a replica, or a master with too few of them.
     """
 
-    is_unsent = timed_out = is_read_only = False
+    is_unsent = timed_out = replied = is_read_only = False
 
     def __init__(self, where: str, reason: str, advice: str = "", code: str = "") -> None:
         super().__init__(where, reason, advice, code)

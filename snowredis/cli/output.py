@@ -116,7 +116,8 @@ def advised(head: str, text: str, advice: str) -> list[str]:
 
 def ago(ms: float) -> str:
     """Return how long ago a moment is; *ms* is negative for a moment in the future."""
-    return f"{duration(ms)} ago" if ms >= 0 else f"in {duration(-ms)}"
+    # a heartbeat may come between two of the commands that read a pool
+    return f"{duration(max(0, ms))} ago" if ms > -50 else f"in {duration(-ms)}"
 
 
 def offset(ms: int) -> str:

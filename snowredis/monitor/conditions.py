@@ -129,6 +129,8 @@ def _redis_unavailable(error: SnowredisError, last: Snapshot | None, since_ms: i
         what, todo = "refuses this user", "correct the user's password or rights, in Redis or in the URL"
     elif isinstance(error, StoreUnavailable) and error.timed_out:
         what, todo = "does not answer in time", "look for what keeps Redis or the network busy"
+    elif error.code == "broken" or (isinstance(error, StoreUnavailable) and error.replied):
+        what, todo = "replies with an error", "correct what the error names"
     text = f"Redis {what} since {time_text(since_ms)}; what the workers do is unknown"
     advice = f"{todo}. Until then, {DO_NOT_RESTART}. {error}"
     if last is None or not (lasting_ms := last.lasting_ms):
@@ -189,7 +191,7 @@ def _no_renewals(snapshot: Snapshot) -> Condition | None:
     advice = f"{DO_NOT_RESTART}. Look what `snowredis doctor` says of Redis, on the host of a worker"
     if together := silent_together(snapshot):
         number, fleet, since_ms, until_ms = together
-        why = refusal.reason if refusal else "Redis refuses writes, the network is cut, or their hosts are gone"
+        why = refusal.reason if refusal else "Redis refuses what they send, the network is cut, or their hosts are gone"
         text = f"{number:,} of {fleet:,} workers sent no heartbeat since {time_text(since_ms)}: {why}. Those that live "
         text += f"have ids until {time_text(until_ms)} at least"
         over = ": for some of them that is over" if until_ms <= snapshot.info.now_ms else ""

@@ -42,7 +42,7 @@ def check_pool(server: OwnClient, name: str) -> Iterator[Condition]:
         yield critical(str(failure), "see: snowredis pool show").of("pools", subject)
     except SnowredisError as failure:
         found = warning(str(failure), "if another program wrote this key, rename it there")
-        yield (not_checked(failure) if failure.code in REFUSED else found).of("status", subject)
+        yield (not_checked(failure) if failure.code in REFUSED else found).of("status", subject, advice=_ADVICE)
     else:
         refused_write = cache(partial(_refused_write, pool))
         yield from attempted("writes", lambda: [_check_writes(pool.where, refused_write())], subject)
@@ -147,7 +147,7 @@ _ARGUMENTS = {
 }
 # these commands take all keys
 _OF_SCRIPTS = {"eval": "return 1", "evalsha": "0" * 40}
-_ADVICE = "enough for monitoring; generators need the rules in docs/how-to/monitoring.md"
+_ADVICE = "docs/how-to/monitoring.md has the rules that generators need, and those that are enough for monitoring"
 # tags named in a text
 _MAX_NAMED = 5
 

@@ -193,7 +193,8 @@ def _verdict(
     if maker is None:
         return None, "unknown", doubt or _NOBODY
     event = maker.event
-    lease = Lease(worker, "expired", event.owner, event.at_ms, event.renewed_ms or 0, event.until_ms)
+    claimed_ms = event.at_ms if event.kind == EventKind.CLAIMED else 0
+    lease = Lease(worker, "expired", event.owner, claimed_ms, event.renewed_ms or 0, event.until_ms)
     until_ms = 10**15
     if end is not None:
         # the part that was used, of the lane in use at the end; it may have been another lane

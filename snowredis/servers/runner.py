@@ -108,6 +108,8 @@ _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 )
 
 
+# what Redis itself says
+_ERROR_REPLIES = (exceptions.ResponseError, exceptions.BusyLoadingError)
 _OF_REDIS_PY = (exceptions.RedisError, exceptions.RedisClusterException, OSError, UnicodeError)
 
 
@@ -141,6 +143,7 @@ def translated(where: str, kinds: type[Exception] | tuple[type[Exception], ...] 
         if isinstance(translation, StoreUnavailable):
             translation.is_unsent = is_unsent(error, handled)
             translation.timed_out = isinstance(error, exceptions.TimeoutError)
+            translation.replied = isinstance(error, _ERROR_REPLIES)
         raise translation from as_cause(error)
 
 
@@ -173,7 +176,7 @@ def _translation(where: str, error: Exception) -> SnowredisError:
             return read_only(where, text)
     if "DB index is out of range" in text or "Invalid Database" in text:
         return ConfigError(f"Redis at {where} has no database of this number ({text}). Correct it in the URL")
-    replied = isinstance(error, exceptions.ResponseError | exceptions.BusyLoadingError)
+    replied = isinstance(error, _ERROR_REPLIES)
     if replied or "max number of clients" in text:
         for mark, reason, advice in _OF_REPLIES:
             if mark in text:

@@ -56,6 +56,13 @@ def test_durations_are_short(ms: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("ms", "shown"), [(1_500, "1.5 s ago"), (-1_500, "in 1.5 s"), (0, "0.0 s ago"), (-1, "0.0 s ago")]
+)
+def test_a_moment_that_has_just_come_is_not_in_the_future(ms: int, shown: str) -> None:
+    assert output.ago(ms) == shown
+
+
+@pytest.mark.parametrize(
     ("ms", "shown"), [(0, "+0 ms"), (12, "+12 ms"), (-5_001, "-5001 ms"), (60_000, "+1.0 min"), (-60_000, "-1.0 min")]
 )
 def test_clock_offsets_have_a_sign(ms: int, shown: str) -> None:

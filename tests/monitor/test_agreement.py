@@ -564,6 +564,9 @@ def test_ids_of_workers_that_were_adopted_after_a_wipe_have_a_certain_maker(own_
         for number, an_id in enumerate(made):
             found = seen.whois(an_id)
             assert (found.certainty, found.maker and found.maker.label) == ("certain", f"w{number}"), found.reason
+            # it was claimed before the id was made, and Redis does not know any more when
+            assert found.maker is not None
+            assert found.maker.claimed_ms == 0
         found = seen.whois(lost_id)
         assert found.certainty == "unknown"
         for ids in fleet:

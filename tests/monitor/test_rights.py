@@ -180,7 +180,7 @@ def test_doctor_says_which_rights_on_a_tag_are_missing(
 @pytest.mark.parametrize(
     ("rule", "texts"),
     [
-        ("generator", ["rights not known", "the 'xrange' command"]),
+        ("generator", ["rights not known", "the 'xrange' command", "those that are enough for monitoring"]),
         ("monitor", ["this user may not run scripts", "identified was not checked", "the 'eval' command"]),
     ],
 )

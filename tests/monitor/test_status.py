@@ -290,7 +290,14 @@ def test_what_cannot_be_read_is_never_ok() -> None:
 def test_a_redis_that_refuses_or_is_slow_is_not_called_away() -> None:
     refused, slow = StoreUnavailable("here", "WRONGPASS", code="wrong-password"), StoreUnavailable("here", "Timeout")
     slow.timed_out = True
-    for error, headline in ((refused, "Redis refuses this user"), (slow, "Redis does not answer in time")):
+    loading, broken = StoreUnavailable("here", "LOADING"), StoreUnavailable("here", "peak is no number", code="broken")
+    loading.replied = True
+    for error, headline in (
+        (refused, "Redis refuses this user"),
+        (slow, "Redis does not answer in time"),
+        (loading, "Redis replies with an error"),
+        (broken, "Redis replies with an error"),
+    ):
         status = status_without(error, QUIET, failed_since_ms=NOW_MS, now_ms=NOW_MS, last_read_ms=NOW_MS)
         assert status.headline == headline
         assert status.conditions[0].text.startswith(f"{headline} since 20")

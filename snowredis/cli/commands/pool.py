@@ -125,7 +125,7 @@ the pool need the same settings.""",
 
 _SETTINGS = "layout settings"
 _COUNTERS = "capacity used peak claims refused releases expired died returned lost adopted alarms mismatches"
-_ALL = "name used capacity peak claims expired died alarms layout"
+_ALL = "name used capacity peak claims expired died alarms layout end_at"
 
 
 def _add_show_arguments(parser: Parser) -> None:

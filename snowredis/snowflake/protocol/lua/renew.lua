@@ -15,7 +15,7 @@ local token_hash, owner, renewal_id = token_of('token', ARGV[5]), owner_of('owne
 local pending, stats = str('pending', ARGV[8], '^%x+$', 64), stats_of('stats', ARGV[9])
 
 -- Step 4, adopt: returns the record of a lease that Redis lost, as its holder has it; *r*: what the pool has of it, or of an
--- earlier lease.
+-- earlier lease. When it was claimed is not known any more, unless *r* says it.
 local function adopted_record(pool, r, is_own)
   local last, lanes, mark = #held_lanes, {}, 0
   for i = 1, last do lanes[i] = math.max(held_lanes[i], r and r.lanes[i] or 0) end
@@ -32,7 +32,8 @@ local function adopted_record(pool, r, is_own)
   if not r then pool.records, pool.changed = pool.records + 1, true end
   put(pool, 't:' .. token_hash, worker)
   return { token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes, outage = mark,
-    before = is_own and r.before or '', lease_end = 0, claimed = now_text, stats = is_own and r.stats or stats }
+    before = is_own and r.before or '', lease_end = 0, claimed = is_own and r.claimed or '0',
+    stats = is_own and r.stats or stats }
 end
 
 return transaction(function(pool)
