@@ -198,8 +198,13 @@ class Snapshot:
 
     @property
     def awaits_adoptions(self) -> bool:
-        """True within a heartbeat after the floor was raised: living workers that Redis has forgotten are adopted."""
-        return self.info.now_ms - self.info.raised_ms < self.info.heartbeat_ms
+        """True within a heartbeat after the floor was raised: living workers that Redis has forgotten are adopted.
+
+        After `pool create` the floor is in the past: a person says that there are none.
+        """
+        info = self.info
+        is_loss = info.floor_ms - info.raised_ms >= info.config.ttl_ms
+        return is_loss and info.now_ms - info.raised_ms < info.heartbeat_ms
 
     @property
     def is_new(self) -> bool:

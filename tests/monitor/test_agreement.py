@@ -399,8 +399,20 @@ def test_the_heartbeat_of_a_pool_with_a_long_failover_slack_is_that_of_its_worke
     # further apart than two heartbeats
     assert silent_together(Snapshot(pool, (), leases)) is None
     for ago_ms, awaits in ((TTL_MS // 6 - 1, True), (TTL_MS // 6, False)):
-        raised = replace(pool, incarnation=f"{NOW_MS - ago_ms}-1")
+        raised_ms = NOW_MS - ago_ms
+        raised = replace(pool, incarnation=f"{raised_ms}-1", floor_ms=raised_ms + config.floor_ms)
         assert Snapshot(raised, ()).awaits_adoptions is awaits
+        # pool create: the floor is in the past
+        assert not Snapshot(replace(raised, floor_ms=raised_ms), ()).awaits_adoptions
+
+
+def test_a_pool_that_was_just_created_may_be_asked_about_a_restart(server: RedisServer, pool: str) -> None:
+    new_pool(server.url, pool, ttl=300)
+    view = WorkerPool(server.url, pool)
+    with contextlib.closing(view), snowredis.connect(server.url, pool=pool, ttl=300) as ids:
+        ids.next_id()
+        (restart, _) = view.read().answers
+        assert (restart.answer, restart.text[:30]) == ("yes", "yes: the only worker goes on f")
 
 
 def test_without_outage_lanes_workers_that_fell_silent_together_are_one_condition_too() -> None:

@@ -239,8 +239,13 @@ def test_the_greatest_holder_of_a_full_pool_is_named_with_its_label() -> None:
         (Snapshot(info(), (), tuple(expired(n, 1_000, **IN_LANE) for n in range(7))), "unknown: Redis", "no: Redis"),
         # Redis is back after an outage: workers that it forgot have not called yet
         (
-            Snapshot(info(config=WITH_LANES, incarnation=f"{NOW_MS - 1_000}-a")),
-            "unknown: Redis", "yes: it needs 0",
+            Snapshot(info(config=WITH_LANES, incarnation=f"{NOW_MS - 1_000}-a", floor_ms=NOW_MS + 34_000)),
+            "unknown: Redis", "not yet: new workers wait for 34.0 s more",
+        ),
+        # a person created the pool just now
+        (
+            Snapshot(info(config=WITH_LANES, incarnation=f"{NOW_MS - 1_000}-a", floor_ms=NOW_MS - 1_000)),
+            "yes: no worker makes ids", "yes: it needs 0",
         ),
         (
             Snapshot(info(config=WITH_LANES), lanes_until_ms=NOW_MS + 9_000),
@@ -360,7 +365,7 @@ def test_with_outage_lanes_the_workers_of_before_make_ids_while_new_ones_wait_fo
     assert [condition.code for condition in status_of(snapshot).conditions] == ["floor"]
     assert snapshot.makes_ids
     # they say so at their next heartbeat, and until then they may
-    early = replace(waiting, incarnation=f"{NOW_MS - TTL_MS // 7}-ab")
+    early = replace(waiting, incarnation=f"{NOW_MS - TTL_MS // 7}-ab", floor_ms=NOW_MS + TTL_MS)
     assert Snapshot(early, ()).makes_ids
     over = replace(snapshot, lanes_until_ms=NOW_MS)
     assert [condition.code for condition in status_of(over).conditions] == ["floor"]
