@@ -38,7 +38,8 @@ class WatchedFleet(Fleet):
         with contextlib.suppress(SnowredisError), contextlib.closing(WorkerPool(self.server.url, POOL)) as pool:
             began_ms = self._elapsed_s() * 1000
             workers = [lease.worker for lease in pool.workers(alive_only=False)]
-            self.looks.append((began_ms, read_history(RedisPoolReader(pool.client, POOL), workers)))
+            reader = RedisPoolReader(pool.client, POOL)
+            self.looks.append((began_ms, read_history(reader, reader.info(), workers)))
 
     def _truce(self) -> None:
         super()._truce()
