@@ -406,10 +406,10 @@ def test_the_heartbeat_of_a_pool_with_a_long_failover_slack_is_that_of_its_worke
         assert not Snapshot(replace(raised, floor_ms=raised_ms), ()).awaits_adoptions
 
 
-def test_a_pool_that_was_just_created_may_be_asked_about_a_restart(server: RedisServer, pool: str) -> None:
-    new_pool(server.url, pool, ttl=300)
-    view = WorkerPool(server.url, pool)
-    with contextlib.closing(view), snowredis.connect(server.url, pool=pool, ttl=300) as ids:
+def test_a_pool_that_was_just_created_may_be_asked_about_a_restart(server: RedisServer, pool_name: str) -> None:
+    new_pool(server.url, pool_name, ttl=300)
+    view = WorkerPool(server.url, pool_name)
+    with contextlib.closing(view), snowredis.connect(server.url, pool=pool_name, ttl=300) as ids:
         ids.next_id()
         (restart, _) = view.read().answers
         assert (restart.answer, restart.text[:30]) == ("yes", "yes: the only worker goes on f")
