@@ -60,6 +60,7 @@ _LISTED_NAME = re.compile(
 # a number behind any separator, or behind a word, with a sign between or without
 _TOKEN = re.compile(r"(?<![0-9A-Za-z])(?:([A-Za-z]+)([^0-9A-Za-z])?)?([1-9][0-9]{0,17})(?![0-9A-Za-z])")
 _HEXADECIMAL = re.compile(r"[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
+_NO_TEXT = re.compile("interval|money|inet|cidr|macaddr|time|tsvector")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d")
 
 # a table and a column
@@ -246,7 +247,7 @@ class Evidence:
         for where, ids in self.ids.items() if all(sample.count <= _COUNTERS for sample in samples) else ():
             name = stem(where[0])
             tops = [
-                [row[sample.at[column]] for row in sample.rows if sample.count == 1 or name in f"{row}".lower()]
+                [row[sample.at[column]] for row in sample.rows if sample.count == 1 or _is_about(row, name)]
                 for sample in samples
             ]
             pairs = [(its, top) for its, some in zip(ids, tops, strict=True) for top in some]
@@ -302,6 +303,8 @@ class Evidence:
 
     def parts(self, table: str, column: str) -> tuple[str, Lead, str] | None:
         """Return where in the texts of a column ids are: (place, whose, example)."""
+        if _NO_TEXT.match(self.tables[table].columns[column].type):
+            return None
         found: tuple[dict[str, set[int]], dict[str, set[int]]] = (defaultdict(set), defaultdict(set))
         example: dict[str, str] = {}
         for sample, places in zip(self.samples[table], found, strict=True):
@@ -372,6 +375,10 @@ def _fit(sets: Two, ids: tuple[Ids, Ids], reach: float) -> tuple[bool, bool]:
 def share_of(sets: Two, ids: tuple[Ids, Ids]) -> float:
     """Return which part of some numbers of each database are among ids of it: the lesser part."""
     return min((its.share(mine) for mine, its in zip(sets, ids, strict=True) if mine), default=0.0)
+
+
+def _is_about(row: Sequence[Any], name: str) -> bool:
+    return len(name) > 2 and name in re.sub("[^a-z]", "", "".join(filter(str.isascii, map(str, row))).lower())
 
 
 def _touch(mine: Ids, its: Ids) -> bool:

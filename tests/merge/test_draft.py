@@ -84,8 +84,8 @@ def test_ids_inside_of_values_are_asked_about_with_the_place(draft: Callable[...
 
 def test_ids_in_types_of_postgresql_are_asked_about(draft: Callable[..., str]) -> None:
     text = draft(
-        "s TEXT, v integer[], span int4range, since time",
-        lambda s: (f"'{s}', ARRAY[{i}, 3], '[{i},{i + 1})', '00:{i % 60:02}:12'" for i in range(1, 61)),
+        "s TEXT, v integer[], span int4range, since interval",
+        lambda s: (f"'{s}', ARRAY[{i}, 3], '[{i},{i + 1})', '{i} days'" for i in range(1, 61)),
         "postgresql",
     )
     assert asked(text) == ["v", "span"]
