@@ -2,7 +2,6 @@
 
     python -m tests.readers.storm --seconds 20 --seed 1
     python -m tests.readers.storm --seconds 600 --kill --change --prepared --partitioned --pooled --replica
-    python -m tests.readers.storm --no-fence --hold 3   # a control: rows are lost
 
 Writers insert single rows, several at once, by COPY, and as upserts, into two tables of one name; they sleep in
 transactions, and roll back. Consumers of the readers' pages fail. The clocks of all sessions change in the middle.
@@ -37,7 +36,7 @@ import sqlalchemy as sa
 import snowredis
 from snowredis.core.sql import fence
 from snowredis.errors import ConfigError
-from snowredis.readers import Cursor, Watermark, _Run
+from snowredis.readers import Cursor, Watermark
 from tests.readers.replica import replica_of
 from tests.support.databases import DatabaseServer, PostgreSQL, postgresql
 from tests.support.pages import blocks_of
@@ -65,8 +64,6 @@ class Plan(NamedTuple):
     seconds: float
     seed: int
     writers: int = 8
-    fenced: bool = True
-    hold_s: float = 0.2
     kill: bool = False
     prepared: bool = False
     partitioned: bool = False
@@ -89,9 +86,7 @@ class Outcome(NamedTuple):
         return sum(rows for name, rows in self.missed.items() if "watermark" in name or name == "view")
 
 
-def make_table(
-    engine: sa.Engine, *, fenced: bool, lag_ms: int = round(LAG_S * 1000), parts: Sequence[int] = ()
-) -> None:
+def make_table(engine: sa.Engine, *, lag_ms: int = round(LAG_S * 1000), parts: Sequence[int] = ()) -> None:
     """Create the table `orders`, with its fence. *parts*: the first ids of its partitions, but for the first one."""
     statements = ["CREATE TABLE orders (id bigint PRIMARY KEY, writer int)"]
     if parts:
@@ -99,9 +94,7 @@ def make_table(
         for first, until in zip(["MINVALUE", *parts], [*parts, "MAXVALUE"], strict=True):
             part = f"CREATE TABLE orders_{first} PARTITION OF orders FOR VALUES FROM ({first}) TO ({until})"
             statements.append(part)
-    if fenced:
-        statements.append(fence("postgresql", LAYOUT, "orders", lag_ms=lag_ms))
-    run_each(engine, statements)
+    run_each(engine, [*statements, fence("postgresql", LAYOUT, "orders", lag_ms=lag_ms)])
 
 
 def connect(url: str) -> sa.Engine:
@@ -121,7 +114,8 @@ def write(url: str, redis_url: str, number: int, plan: Plan, stop: Any, refused:
             if rng.random() < 0.2:
                 time.sleep(rng.random() * 0.3)
             if rng.random() < 0.02:
-                time.sleep(LAG_S + plan.hold_s)
+                # longer than the lag
+                time.sleep(LAG_S + 0.2)
             work_s = rng.choice([0, 0.005, 0.02, 0.1, 0.4]) if rng.random() < 0.97 else LONGEST_S
             two_phase = plan.prepared and rng.random() < 0.2
             try:
@@ -256,16 +250,13 @@ def storm(
     database = str(engine.url.database)
     ticks = [LAYOUT.tick_at(time.time_ns() // 1_000_000 + round(plan.seconds * part * 1000)) for part in (0, 0.5)]
     parts = [LAYOUT.compose(tick=tick, worker=0, sequence=0) for tick in ticks] if plan.partitioned else []
-    make_table(engine, fenced=plan.fenced, parts=parts)
+    make_table(engine, parts=parts)
     statements = ["CREATE SCHEMA eu", f"CREATE TABLE {TABLES[1]} (id bigint PRIMARY KEY, writer int)"]
-    statements += [fence("postgresql", LAYOUT, TABLES[1], lag_ms=round(LAG_S * 1000))] if plan.fenced else []
+    statements.append(fence("postgresql", LAYOUT, TABLES[1], lag_ms=round(LAG_S * 1000)))
     zone = zone_that_changes(time.time() + plan.seconds / 2)
     run_each(engine, [*statements, *statements_of_page(), f"ALTER DATABASE {database} SET timezone TO '{zone}'"])
     engine.dispose()
     url = url if pooler is None else pooled(pooler, database)
-    if not plan.fenced:
-        # a reader without a check: the control has to lose rows
-        Watermark._check = unchecked  # type: ignore[method-assign]
     shown = connect(engine.url.render_as_string() if replica is None else replica.url(database))
     # a replica may get the database a moment later
     eventually(lambda: shows_view(shown), "the view on the replica", 60, ignored=(sa.exc.OperationalError,))
@@ -288,10 +279,6 @@ def storm(
             threading.Thread(target=read_naively, args=(engine, of_cursor, end)),
             threading.Thread(target=read_view, args=(shown, of_view, end)),
         ]
-        if not plan.fenced:
-            # a process of its own would have the check
-            threads += [threading.Thread(target=each[0], args=each[1:]) for each in reading]
-            reading = []
         for thread in threads:
             thread.start()
         started = [*writing, *reading]
@@ -321,7 +308,7 @@ def storm(
         # until all marks are past the last id
         time.sleep(LONG_LAG_S + 0.3)
         with contextlib.suppress(AssertionError):
-            eventually(lambda: plan.fenced and set(of_view) >= rows["orders"], "all rows in the view", 60)
+            eventually(lambda: set(of_view) >= rows["orders"], "all rows in the view", 60)
         end.set()
         for thread in threads:
             thread.join()
@@ -382,10 +369,6 @@ def run_each(engine: sa.Engine, statements: Iterable[str]) -> None:
             connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
-def unchecked(self: Watermark, run: _Run, mark: int, now_us: int) -> None:
-    """Check nothing, in place of Watermark._check()."""
-
-
 def _roll_back_prepared(engine: sa.Engine, older_than_s: float = 0) -> None:
     """End what killed writers left prepared."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -401,9 +384,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--writers", type=int, default=8)
-    hold = "seconds that some ids are kept longer than the lag"
-    parser.add_argument("--hold", type=float, default=0.2, dest="hold_s", help=hold)
-    parser.add_argument("--no-fence", action="store_false", dest="fenced")
     for name in ("--kill", "--change", "--prepared", "--partitioned", "--pooled", "--replica"):
         parser.add_argument(name, action="store_true")
     args = parser.parse_args()
@@ -422,7 +402,7 @@ def main() -> int:
             plan = Plan(**{name: getattr(args, name) for name in Plan._fields})._replace(seed=seed)
             found = storm(server, redis.url, plan, **places)
             print(found, flush=True)
-            good &= found.missed["cursor"] > 0 and (found.missed_below_marks() + found.twice > 0) is not args.fenced
+            good &= found.missed["cursor"] > 0 == found.missed_below_marks() + found.twice
     return 0 if good else 1
 
 

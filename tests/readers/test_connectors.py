@@ -57,7 +57,7 @@ def test_a_watermark_behind_a_pooler_waits_for_the_sessions_of_others(
     postgresql_server: DatabaseServer, pgbouncer_of: Path
 ) -> None:
     direct = sa.create_engine(postgresql_server.new_database())
-    make_table(direct, fenced=True)
+    make_table(direct)
     behind = connect(pooled(pgbouncer_of, str(direct.url.database)))
     watermark, early = Watermark(behind, LAYOUT, lag=LAG_S, tables=["orders"]), id_of(0)
     with behind.connect() as writer:
@@ -79,7 +79,7 @@ def test_a_watermark_behind_a_pooler_waits_for_the_sessions_of_others(
 def engine(postgresql_server: DatabaseServer) -> Iterator[sa.Engine]:
     """Database of the page, with what is run there once."""
     made = connect(postgresql_server.new_database())
-    make_table(made, fenced=True)
+    make_table(made)
     run_each(made, statements_of_page())
     yield made
     made.dispose()

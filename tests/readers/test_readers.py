@@ -35,7 +35,7 @@ def id_of(seconds_ago: float, worker: int = 0) -> int:
 @pytest.fixture
 def engine(postgresql_server: DatabaseServer) -> Iterator[sa.Engine]:
     made = sa.create_engine(postgresql_server.new_database())
-    make_table(made, fenced=True, lag_ms=round(LAG_S * 1000))
+    make_table(made, lag_ms=round(LAG_S * 1000))
     yield made
     made.dispose()
 
@@ -215,7 +215,7 @@ def test_the_command_prints_what_psql_runs(
     postgresql_server: DatabaseServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     engine = sa.create_engine(postgresql_server.new_database())
-    make_table(engine, fenced=False)
+    run(engine, "CREATE TABLE orders (id bigint PRIMARY KEY, writer int)")
     assert main(["sql", "postgresql", "--fence", "orders", "--lag", "2"]) == 0
     text, host = capsys.readouterr().out, str(getattr(postgresql_server, "directory", ""))
     client = ["psql", "-X", "-h", host, "-U", "postgres", "-v", "ON_ERROR_STOP=1", str(engine.url.database)]
@@ -234,7 +234,7 @@ def test_there_is_no_fence_for_another_database(capsys: pytest.CaptureFixture[st
 def test_the_first_program_of_the_page_runs(postgresql_server: DatabaseServer, tmp_path: Path) -> None:
     url = postgresql_server.new_database("shop")
     engine = sa.create_engine(url)
-    make_table(engine, fenced=True, lag_ms=60_000)
+    make_table(engine, lag_ms=60_000)
     insert(engine, id_of(0))
     # as if a minute had passed
     run(engine, f"ALTER TABLE orders DISABLE TRIGGER ALL; INSERT INTO orders VALUES ({id_of(90)}, 0)")

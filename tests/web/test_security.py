@@ -94,8 +94,8 @@ def test_strangers_are_told_whether_it_is_ready_and_no_name_even_if_they_guess_i
 @pytest.mark.parametrize("token", ["日本語-日本語-日本語", "%E6%97%A5", "ü" * 20, "a:b:c"])
 def test_a_token_of_any_characters_is_refused_and_counted(guarded: TestClient, token: str) -> None:
     # no time passes for this service
-    statuses = [guarded.get("/id", headers=basic(token)).status_code for _ in range(30)]
-    assert statuses == [401] * 10 + [429] * 20
+    statuses = [guarded.get("/id", headers=basic(token)).status_code for _ in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
 
 
 def guess(client: TestClient, how: str, token: str) -> int:
@@ -110,35 +110,25 @@ def test_above_the_limit_no_guess_is_told_from_the_right_token(
     guarded: TestClient, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     # a right one does not count
-    assert [guess(guarded, how, TOKEN) for _ in range(30)] == [200] * 30
-    wrong = [guess(guarded, how, f"wrong-{number:016}") for number in range(30)]
-    assert wrong == [401] * 10 + [401 if how == "/readyz" else 429] * 20
+    assert [guess(guarded, how, TOKEN) for _ in range(12)] == [200] * 12
+    wrong = [guess(guarded, how, f"wrong-{number:016}") for number in range(12)]
+    assert wrong == [401] * 10 + [401 if how == "/readyz" else 429] * 2
     assert guess(guarded, how, TOKEN) == wrong[-1]
     assert guarded.get("/id", headers=BEARER).status_code == 429
     assert len([one for one in caplog.messages if "tokens from testclient are refused" in one]) == 1
 
 
-@pytest.mark.parametrize(
-    ("other", "is_kept_out"),
-    [
-        ("2001:db8::9", True),
-        ("2001:db8:0:1::1", False),
-        ("::ffff:192.0.2.1", False),
-        ("192.0.2.1", False),
-        ("not an address: at all", False),
-    ],
-)
-def test_wrong_tokens_of_one_network_do_not_keep_out_another(
-    monkeypatch: pytest.MonkeyPatch, other: str, is_kept_out: bool
-) -> None:
+def test_wrong_tokens_of_one_network_do_not_keep_out_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("snowredis.web.access.time", SimpleNamespace(monotonic=lambda: 1000.0))
     app = create_app(memory_pool(), token=TOKEN)
     with client_of(app):
         # the second one is what a socket of both families makes of an IPv4 address
         for address in ("2001:db8::1%eth0", "::ffff:192.0.2.9"):
             client = client_of(app, client=(address, 5))
-            assert {guess(client, "bearer", "0" * 16) for _ in range(30)} == {401, 429}
-        assert guess(client_of(app, client=(other, 5)), "bearer", TOKEN) == (429 if is_kept_out else 200)
+            assert {guess(client, "bearer", "0" * 16) for _ in range(12)} == {401, 429}
+        others = ("2001:db8::9", "2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "not an address: at all")
+        statuses = [guess(client_of(app, client=(other, 5)), "bearer", TOKEN) for other in others]
+    assert statuses == [429, 200, 200, 200, 200]
 
 
 def test_the_token_is_compared_in_constant_time(guarded: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,13 +230,13 @@ def test_a_warning_that_strangers_cause_is_logged_once_a_minute(
 # --- what the answers say --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/", "/static/style.css", "/static/page.js", "/static/icon.svg", "/id", "/nothing", "/decode/x!", "/workers"],
-)
-def test_every_answer_tells_the_browser_to_trust_nothing(path: str) -> None:
-    for token in (None, TOKEN):
-        with client_of(create_app(memory_pool(), token=token)) as client:
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_every_answer_tells_the_browser_to_trust_nothing(token: str | None) -> None:
+    with client_of(create_app(memory_pool(), token=token)) as client:
+        for path in (
+            *("/", "/static/style.css", "/static/page.js", "/static/icon.svg"),
+            *("/id", "/nothing", "/decode/x!", "/workers"),
+        ):
             answer = client.get(path, follow_redirects=False)
             policy = answer.headers["content-security-policy"]
             assert policy.startswith("default-src 'none'")
