@@ -88,8 +88,7 @@ def test_a_start_without_a_worker_id_serves_says_so_once_and_goes_on_trying(
 
     @app.get("/ready")
     async def ready(request: Request) -> bool:
-        ids = request.state.ids
-        return bool(ids.lasts_until_ms > ids.clock_reading.now_ms)
+        return bool(request.state.ids.ready)
 
     with snowredis.connect(pool, layout=layout) as other:
         other.next_id()

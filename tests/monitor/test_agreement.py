@@ -7,7 +7,7 @@ import gc
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +26,6 @@ from snowredis.monitor.lease import Lease, Owner, parse_owner
 from snowredis.monitor.pool import Refusal, Snapshot
 from snowredis.process.names import owner_text
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.messages import ids_until_ms
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import EventKind, LeaseRecord
@@ -46,57 +45,7 @@ RESERVE_MS = 600_000
 LAYOUT_OF_TWO = Layout(timestamp_bits=41, backup_bits=2, worker_bits=1, sequence_bits=12)
 
 
-@contextlib.contextmanager
-def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let no pool in memory reply to generators."""
-
-    def refuse(*_: object) -> None:
-        raise StoreUnavailable("memory", "it is away")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(MemoryStore, "ask", refuse)
-        yield
-
-
-def makes_ids(ids: snowredis.SnowflakeGenerator) -> bool:
-    """Return what readiness asks, of the service and on the page about deployments."""
-    return ids.lasts_until_ms > ids.clock_reading.now_ms
-
-
 # --- until when it makes ids -----------------------------------------------------------------------
-
-
-def test_a_generator_knows_until_when_it_makes_ids(
-    clock: ManualClock, memory: MemoryPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = memory.connect()
-    assert not makes_ids(ids)
-    ids.next_id()
-    with away(monkeypatch):
-        for passed_ms in (TTL_MS + 1, 23 * HOUR_MS):
-            clock.advance(passed_ms)
-            ids.next_id()
-            assert makes_ids(ids)
-            assert ids.in_outage_lane
-        clock.advance(HOUR_MS)
-        with pytest.raises(snowredis.LeaseExpired):
-            ids.next_id()
-        assert not makes_ids(ids)
-        assert not ids.in_outage_lane
-
-
-def test_a_lane_that_stays_closed_gives_no_ids(
-    clock: ManualClock, memory: MemoryPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = memory.connect()
-    ids.next_id()
-    with away(monkeypatch):
-        clock.advance(TTL_MS)
-        # it was set, or the machine was copied
-        clock.step(60_000)
-        assert not makes_ids(ids)
-        with pytest.raises(snowredis.LeaseExpired):
-            ids.next_id()
 
 
 def test_the_end_of_the_layout_is_the_end_of_ids(clock: ManualClock, memory: MemoryPool) -> None:
@@ -184,7 +133,7 @@ class Watched:
             for each in self.view.events()
             if each.kind == EventKind.EXPIRED and (each.worker, each.at_ms) == (ended.worker, ended.end_ms)
         )
-        assert (ended.ids_until_ms > self.clock.server_time_ms()) is makes_ids(self.ids)
+        assert (ended.ids_until_ms > self.clock.server_time_ms()) is self.ids.ready
         lasts_ms = self.ids.lasts_until_ms - offset_ms
         of_event = written.lease("expired").ids_until_ms
         return {"generator": lasts_ms, "view": ended.ids_until_ms, "event": of_event}
@@ -323,7 +272,7 @@ def test_a_worker_whose_clock_is_an_hour_ahead_is_not_healthy_and_says_so(
             ids._beat()
     seen = WorkerPool(memory, "test")
     (state,) = [each.state for each in seen.workers() if each.label == "skewed"]
-    assert (state, makes_ids(ids)) == ("alive" if makes else "no-ids", makes)
+    assert (state, ids.ready) == ("alive" if makes else "no-ids", makes)
     codes = [condition.code for condition in status_of(seen.snapshot()).conditions if condition.level == "critical"]
     assert codes == ([] if makes else ["without-ids"])
     # once, not for each call

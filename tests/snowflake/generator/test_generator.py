@@ -305,12 +305,12 @@ def test_a_process_whose_clock_allows_no_id_is_not_ready(
     pool: MemoryPool, clock: ManualClock, options: dict[str, Any], step_ms: int
 ) -> None:
     ids = pool.connect(**options)
-    ids.next_id()
     ready = [ids.ready]
-    for passed_ms in (step_ms, -step_ms):
+    ids.next_id()
+    for passed_ms in (0, step_ms, -step_ms):
         clock.step(passed_ms)
         ready.append(ids.ready)
-    assert ready == [True, False, True]
+    assert ready == [False, True, False, True]
     clock.step(step_ms)
     with pytest.raises(snowredis.SnowredisError):
         ids.next_id()

@@ -98,10 +98,12 @@ def test_they_end_with_the_reservation_of_the_outage_lane(fleet: Fleet, ids: Sno
     assert fleet.make(ids) == OUT
     fleet.clock.advance(until_ms - fleet.clock.server_time_ms() - 1)
     assert fleet.make(ids) == OUT
+    assert ids.ready
     fleet.clock.advance(1)
     with pytest.raises(LeaseExpired, match="it is away") as caught:
         fleet.make(ids)
     assert caught.value.retry
+    assert (ids.ready, ids.in_outage_lane) == (False, False)
     fleet.redis.away = False
     fleet.clock.advance(500)
     assert fleet.make(ids) == 0
@@ -195,6 +197,7 @@ def test_it_stays_closed_if_the_clocks_of_the_host_differ(fleet: Fleet, ids: Sno
     fleet.redis.away = True
     fleet.clock.advance(1_000)
     fleet.clock.step(3_600_000)
+    assert not ids.ready
     with pytest.raises(LeaseExpired, match=r"The outage lane stays closed until Redis replies"):
         ids.next_id()
     fleet.redis.away = False
