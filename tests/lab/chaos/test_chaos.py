@@ -45,7 +45,7 @@ def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers_and_whois_
     assert report.problems == []
     found = whois_of(fleet.looks, short_path, 1_000)
     assert found.wrong == []
-    assert 0 < found.answers["certain"] <= found.answers.total() > 500
+    assert 0 < found.answers["certain"] <= found.answers.total() > 900
     # a process that is killed between the two has written down what it did not count any more
     assert verdict.ids >= report.ids > 100_000
     assert report.counters["claims"] >= 4

@@ -57,11 +57,13 @@ def whois_of(looks: list[tuple[float, History]], directory: Path, ids: int) -> S
     for path in sorted(directory.glob("*.runs")):
         if status := read_status(path):
             made += [(at_ms, first, count, status.pid) for first, count, at_ms in read_runs(path).rows()]
-    for at_ms, history in looks:
-        known = [row for row in made if row[0] < at_ms]
+    seen = [(at_ms, history, [row for row in made if row[0] < at_ms]) for at_ms, history in looks]
+    # none had made an id at the first look
+    seen = [each for each in seen if each[2]]
+    for at_ms, history, known in seen:
         # most of them from the last 20 s, which the events still cover
         fresh = [row for row in known if row[0] > at_ms - 20_000]
-        for _ in range(ids // len(looks) if known else 0):
+        for _ in range(ids // len(seen)):
             _, first, count, pid = rng.choice(fresh if fresh and rng.random() < 0.7 else known)
             whois = find_maker(history, an_id := first + rng.randrange(count))
             score.answers[whois.certainty] += 1
