@@ -24,8 +24,8 @@ from snowredis.merge.dialects import Database
 SAMPLED = 20_000
 # rows of a table that the second look reads, and the places of its key at which it does
 LOOKED, PLACES = 5_000, 50
-# texts of a column that are looked into, numbers of each, and characters
-_TEXTS, _PARTS, _CHARS = 4000, 6, 400
+# texts of a column that are looked into, numbers of each, and characters; and how many of bytes
+_TEXTS, _PARTS, _CHARS, _BYTES = 4000, 6, 400, 500
 # rows of a table of counters
 _COUNTERS = 200
 # values of a column that are tried first
@@ -303,12 +303,13 @@ class Evidence:
 
     def parts(self, table: str, column: str) -> tuple[str, Lead, str] | None:
         """Return where in the texts of a column ids are: (place, whose, example)."""
-        if _NO_TEXT.match(self.tables[table].columns[column].type):
+        known = self.tables[table].columns[column]
+        if _NO_TEXT.match(known.type):
             return None
         found: tuple[dict[str, set[int]], dict[str, set[int]]] = (defaultdict(set), defaultdict(set))
         example: dict[str, str] = {}
         for sample, places in zip(self.samples[table], found, strict=True):
-            for value in sample.values(column)[:_TEXTS]:
+            for value in sample.values(column)[: _BYTES if known.kind == "bytes" else _TEXTS]:
                 for place, number in _numbers_in(value):
                     places[place].add(number)
                     example.setdefault(place, repr(value)[:40])
