@@ -11,12 +11,11 @@ import pytest
 
 import snowredis
 from snowredis.monitor import checks
-from snowredis.monitor.checks import check_crash_records, ok
+from snowredis.monitor.checks import ok
 from snowredis.servers import runner
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.worker_pool import WorkerPool
 from tests.cli.conftest import Cli
-from tests.support.pools import new_pool
 from tests.support.servers import RedisServer, redis_server
 
 
@@ -61,7 +60,7 @@ def test_where_all_is_well_it_exits_with_0(offline: Cli, own: RedisServer) -> No
         code, findings = found(offline, own)
     assert (code, bad(findings)) == (0, [])
     of_the_server = {"redis", "eviction", "persistence", "replication", "clock", "rights"}
-    assert set(findings) >= of_the_server | {"pool orders"}
+    assert set(findings) >= of_the_server | {"crash records", "pool orders"}
     shown = offline("doctor", "--url", own.url)
     assert "0 critical, 0 warning" in shown.out
 
@@ -193,22 +192,3 @@ def test_the_exit_codes_are_those_that_the_help_says(offline: Cli) -> None:
     assert f"with {ExitCode.ERROR:d} if there are warnings" in text
     assert f"with {ExitCode.REDIS_UNAVAILABLE:d} if Redis does not answer" in text
     assert f"with {ExitCode.FOUND_ERRORS:d} if there are critical problems" in text
-
-
-def test_crash_records_that_cannot_be_made_are_a_warning_unless_a_person_switched_them_off(
-    offline: Cli, own: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checks, "check_crash_records", check_crash_records)
-    records = tmp_path / "records"
-    monkeypatch.setenv("SNOWREDIS_CRASH_RECORDS", str(records))
-
-    def said() -> str:
-        (finding,) = found(offline, own)[1]["crash records"]
-        return finding["level"]
-
-    new_pool(own.url, "orders")
-    assert said() == "ok"
-    records.chmod(0o755)
-    assert said() == "warning"
-    monkeypatch.setenv("SNOWREDIS_CRASH_RECORDS", "off")
-    assert said() == "ok"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 import snowredis
 from snowredis.snowflake.protocol.pool_config import PoolConfig
-from snowredis.testing import memory_pool
 from tests.support import programs
 from tests.support.servers import RedisServer
 
@@ -41,15 +39,6 @@ def test_parent_and_children_repeat_no_id_and_children_release_their_worker_ids(
     made, different, others = run("processes_and_pools", method)
     assert made == different == (33 if method == "fork" else 23) * 110
     assert others == []
-
-
-def test_a_generator_as_an_argument_is_refused_with_what_to_do_instead() -> None:
-    with (
-        snowredis.connect(memory_pool()) as ids,
-        pytest.raises(TypeError, match=r"cannot be pickled or copied: .* Call snowredis\.connect\(\) in each process"),
-    ):
-        # as multiprocessing does where it spawns
-        pickle.dumps(ids)
 
 
 def test_children_that_a_pool_terminates_cost_one_ttl_and_no_id(run: Run) -> None:

@@ -325,15 +325,16 @@ def test_it_is_said_once_why_crash_records_are_off(
         monkeypatch.setattr(record_files, "parent_name", lambda _: None)
     else:
         monkeypatch.setenv(record_files.VARIABLE, str(records / "a" / "b"))
-    assert re.search(said, check_crash_records().text)
+    found = check_crash_records()
+    assert (found.level, bool(re.search(said, found.text))) == ("warning", True)
     monkeypatch.setattr(record_files.RECORDS, "_warned", False)
     for _ in range(2):
         with snowredis.connect(server.url, pool=new_pool()) as ids:
             assert ids.next_id()
             assert not records.is_dir() or files_in(records) == []
-    found = [each for each in caplog.records if "crash records are off: " in each.getMessage()]
-    assert [each.levelname for each in found if each.levelname != "DEBUG"] == ["WARNING"]
-    assert re.search(said, found[0].getMessage())
+    logged = [each for each in caplog.records if "crash records are off: " in each.getMessage()]
+    assert [each.levelname for each in logged if each.levelname != "DEBUG"] == ["WARNING"]
+    assert re.search(said, logged[0].getMessage())
 
 
 def test_crash_records_that_a_person_switched_off_are_no_fault(
@@ -342,7 +343,8 @@ def test_crash_records_that_a_person_switched_off_are_no_fault(
     monkeypatch.setenv(record_files.VARIABLE, "off")
     with connect(server.url, pool) as ids:
         assert ids.next_id()
-    assert check_crash_records().text.startswith("off, by SNOWREDIS_CRASH_RECORDS")
+    found = check_crash_records()
+    assert (found.level, found.text[:33]) == ("ok", "off, by SNOWREDIS_CRASH_RECORDS: ")
     assert not [each for each in caplog.records if each.levelname == "WARNING" and "off" in each.getMessage()]
 
 
