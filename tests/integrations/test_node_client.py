@@ -1,4 +1,4 @@
-"""The client in JavaScript, in pools that it shares with Python processes, while processes and Redis fail."""
+"""The client in JavaScript, while its Redis and its clock fail; tests/lab/chaos has it beside Python processes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,21 +74,11 @@ class Node:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[], Node]]:
-    with contextlib.ExitStack() as stack:
-
-        def started() -> Node:
-            node = Node()
-            stack.enter_context(node.process)
-            stack.callback(node.process.kill)
-            return node
-
-        yield started
-
-
-@pytest.fixture
-def node(start: Callable[[], Node]) -> Node:
-    return start()
+def node() -> Iterator[Node]:
+    node = Node()
+    with node.process:
+        yield node
+        node.process.kill()
 
 
 def snapshot(server: RedisServer) -> Any:
@@ -121,25 +110,6 @@ def test_settings_ticks_ids_decisions_and_layouts_are_those_of_the_vectors(node:
             lane = {"lane": int(case["backup"])}
             fields = {name: int(case[name]) for name in ("tick", "datacenter", "worker", "sequence", "gene")} | lane
             assert node.ask("decode", layout["spec"], case["id"]) == fields
-
-
-def test_node_and_python_processes_repeat_no_id_nor_does_one_after_a_killed_one(
-    server: RedisServer, start: Callable[[], Node]
-) -> None:
-    new_pool(server.url, POOL)
-    nodes = [start(), start()]
-    with contextlib.closing(snowredis.connect(server.url, pool=POOL)) as python, ThreadPoolExecutor(3) as threads:
-        workers = {node.connect(server) for node in nodes}
-        assert python.decode(python.next_id()).worker not in workers
-        assert len(workers) == 2
-        makers = [*(node.ids for node in nodes), lambda: python.next_ids(COUNT)]
-        made = [ids for batches in threads.map(lambda make: [make() for _ in range(3)], makers) for ids in batches]
-        nodes[0].process.kill()
-        after = start()
-        assert after.connect(server) not in workers
-        made.append(after.ids())
-    assert all(ids == sorted(ids) for ids in made)
-    assert len({number for ids in made for number in ids}) == 10 * COUNT
 
 
 def test_a_process_is_listed_until_sigterm_which_releases(server: RedisServer, node: Node) -> None:

@@ -21,7 +21,6 @@ from snowredis.monitor.metrics import (
     SEGMENTS,
     SERVICE,
     Samples,
-    SegmentTotals,
     TotalsTracker,
     new_durations,
     samples_of,
@@ -340,30 +339,28 @@ def test_the_catalog_names_what_the_code_counts() -> None:
 
 
 def test_segments_are_counted_by_tag_also_when_they_are_closed() -> None:
-    from prometheus_client import CollectorRegistry, generate_latest
-
     from snowredis.integrations.prometheus import ProcessMetrics
 
-    memory = memory_pool()
-    one = snowredis.generator("segment", url=memory, tag="counted", step=10)
-    two = snowredis.generator("segment", url=memory, tag="counted", step=10)
-    totals = SegmentTotals(lambda: [one, two, object()])
+    registry, memory = prometheus_client.CollectorRegistry(), memory_pool()
+    registry.register(ProcessMetrics())
+    one, two = (snowredis.generator("segment", url=memory, tag="counted", step=10) for _ in range(2))
     one.next_ids(25)
     two.next_ids(5)
-    found = named(totals.samples())
-    assert found["snowredis_segment_numbers_total", ""] == 30
-    assert found["snowredis_segment_fetches_total", ""] >= 2
-    assert found["snowredis_segment_step", ""] >= 10
-    assert found["snowredis_segment_left", ""] > 0
-    registry = CollectorRegistry()
-    registry.register(ProcessMetrics())
-    text = generate_latest(registry).decode()
-    assert 'snowredis_segment_numbers_total{tag="counted"} 30.0' in text
+
+    def of_tag() -> dict[str, float]:
+        found = {name.partition('{tag="counted"'): value for name, value in shown(registry).items()}
+        return {name: value for (name, tag, _), value in found.items() if tag}
+
+    found = of_tag()
+    assert found["snowredis_segment_numbers_total"] == 30
+    assert found["snowredis_segment_fetches_total"] >= 2
+    assert found["snowredis_segment_step"] >= 10
+    assert found["snowredis_segment_left"] > 0
     one.close()
     two.close()
-    closed = totals.samples()
-    assert named(closed)["snowredis_segment_numbers_total", ""] == 30
-    assert {metric.kind for metric, _ in closed} == {"counter"}
+    closed = of_tag()
+    assert closed["snowredis_segment_numbers_total"] == 30
+    assert closed.keys() == {metric.name for metric in SEGMENTS if metric.kind == "counter"}
 
 
 def test_counters_of_several_processes_are_added_up_and_survive_the_death_of_a_worker(
