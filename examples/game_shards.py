@@ -1,7 +1,7 @@
 # Type:     python examples/game_shards.py
 # Needs:    pip install 'snowredis[merge]'; and redis-server, or else pip install 'fakeredis[lua]'
 # You see:  two game shards, each with its own Redis and its own database, numbered by a tag, make players and
-#           items in bursts; a server is killed with kill -9, another's clock is set back by 45 s; then both databases
+#           items in bursts; a server is killed with kill -9, another's clock is set back by 12 s; then both databases
 #           are merged with plain INSERTs, and nothing clashes. The same with AUTOINCREMENT clashes: `snowredis merge
 #           check` finds every clash, and `merge draft` and `merge run` merge without any. With --keep DIR the
 #           databases are kept there.
