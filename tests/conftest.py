@@ -29,7 +29,7 @@ TESTS = Path(__file__).parent
 QUICK = {"core", "kinds", "numbers", "process", "servers", "snowflake"}
 # … but these, which count in seconds what others count in ms: schedules, leaks, every bytecode, SQL, ids of days
 THOROUGH = {
-    *("test_collisions.py", "test_extension.py", "test_interruptions.py", "test_memory_and_scripts.py"),
+    *("test_collisions.py", "test_extension.py", "test_interruptions.py"),
     *("test_schedules.py", "test_spread.py", "test_sql.py"),
 }
 # events of sys.audit() that end a test in a quick run: a process starts, or a server of the test's own. Such a server

@@ -8,6 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,10 +20,11 @@ from snowredis.numbers import (
     create_tag,
     open_tag,
 )
+from snowredis.numbers.buffer import Buffer
 from snowredis.numbers.masters import Steps
 from snowredis.numbers.segments import open_generator
 from snowredis.numbers.settings import servers_of
-from snowredis.testing import memory_pool
+from snowredis.testing import ManualClock, memory_pool
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -66,6 +68,30 @@ def test_a_process_that_needs_few_numbers_fetches_one_segment() -> None:
         assert ids.counts.segments == 1
         ids.next_id()
         eventually(lambda: ids.counts.segments == 2)
+
+
+def test_a_segment_is_fetched_when_none_is_ready_and_less_and_less_often_while_redis_is_away_until_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, slept = list[int](), list[float]()
+    monkeypatch.setattr("snowredis.numbers.buffer.start_thread", lambda run, _: run())
+    monkeypatch.setattr("snowredis.numbers.buffer.time", SimpleNamespace(sleep=slept.append))
+
+    def fetch(wanted: int) -> range:
+        asked.append(wanted)
+        if len(asked) == 1:
+            return range(1, 11)
+        # the generator is closed meanwhile
+        buffer.is_void = len(asked) == 5
+        raise StoreUnavailable("memory", "away")
+
+    buffer = Buffer(fetch, ManualClock())
+    buffer.wait(1.0, 300)
+    buffer.fetch_ahead()
+    assert (asked, [*map(list, buffer.ready)]) == ([300], [[1], [*range(2, 11)]])
+    buffer.ready.clear()
+    buffer.fetch_ahead()
+    assert (len(asked), slept) == (5, pytest.approx([0.05, 0.1, 0.2]))
 
 
 def test_the_step_follows_the_consumption() -> None:

@@ -1,8 +1,8 @@
 """A pool in this process' memory, for tests of applications: the protocol of the Lua scripts in Python.
 
-Follows the scripts step by step, and a test compares both. It loses nothing, and so has no steps 3 and 4 (lose, adopt),
-and no floors: each pool is new. There is no server to identify, and its clock does not go back. No process dies while
-the pool lives, and it does not end.
+Follows the scripts step by step; the tests of their contract hold for both. It loses nothing, and so has no steps 3 and
+4 (lose, adopt), and no floors: each pool is new. There is no server to identify, and its clock does not go back. No
+process dies while the pool lives, and it does not end.
 """
 
 from __future__ import annotations

@@ -8,19 +8,17 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from snowredis.core.presets import resolve_layout
-from tests.lab.chaos.checker import Verdict, check
+from tests.lab.chaos.checker import check
 from tests.lab.chaos.driver import Fleet
 from tests.lab.chaos.faults import FAULTS, Begun, Fault
-from tests.lab.chaos.report import LOG, Plan, processes_of
-from tests.lab.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read_runs, read_status, runs_of
+from tests.lab.chaos.report import Plan
+from tests.lab.chaos.runs import COLUMNS, PAGE, DisorderError, Recorder, read_runs, runs_of
 from tests.lab.chaos.slots import NODE_PACKAGE, Slot
 from tests.lab.chaos.whois import WatchedFleet, whois_of
 from tests.support.servers import PROGRAM
@@ -54,14 +52,6 @@ def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers_and_whois_
         pytest.skip(f"0 ids were repeated, but clocks could not be stepped: {report.skipped}")
     assert report.fired.total() == 45
     assert set(report.fired) == {fault.name for fault in FAULTS}
-
-
-def test_every_process_of_a_run_is_found_by_the_log_that_it_writes_to(tmp_path: Path) -> None:
-    with (tmp_path / LOG).open("w") as log:
-        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=log)
-    assert processes_of(tmp_path) == [child.pid]
-    child.communicate(b"\n")
-    assert processes_of(tmp_path) == []
 
 
 def freeze_and_replace(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
@@ -143,12 +133,6 @@ def write(directory: Path, *runs: tuple[int, int], slot: int = 0) -> Path:
     return path
 
 
-def test_runs_side_by_side_are_no_repetition(tmp_path: Path) -> None:
-    write(tmp_path, (BASE, 100), (BASE + 300, 50), slot=0)
-    write(tmp_path, (BASE + 100, 200), (BASE + 350, 1), slot=1)
-    assert check(tmp_path, LAYOUT) == Verdict(ids=351, runs=4)
-
-
 @pytest.mark.parametrize(
     ("first", "count", "repeated"),
     [(BASE, 1, 1), (BASE + 99, 2, 1), (BASE + 10, 5, 5), (BASE - 5, 200, 100), (BASE + 999, 3, 1)],
@@ -171,13 +155,6 @@ def test_a_run_inside_a_long_one_hides_no_later_repetition(tmp_path: Path) -> No
     write(tmp_path, (BASE, 1000), slot=0)
     write(tmp_path, (BASE + 10, 1), (BASE + 900, 10), slot=1)
     assert check(tmp_path, LAYOUT).repeated == 11
-
-
-def test_a_run_that_was_torn_by_kill_minus_nine_counts_for_nothing(tmp_path: Path) -> None:
-    path = write(tmp_path, (BASE, 100))
-    with path.open("ab") as file:
-        file.write(b"torn")
-    assert check(tmp_path, LAYOUT) == Verdict(ids=100, runs=1)
 
 
 def test_ids_that_were_counted_and_are_not_recorded_are_said(tmp_path: Path) -> None:
@@ -206,9 +183,3 @@ def test_batches_are_cut_into_runs_exactly() -> None:
 def test_a_batch_that_does_not_increase_is_refused(batch: list[int]) -> None:
     with pytest.raises(DisorderError):
         runs_of(batch)
-
-
-def test_a_file_says_whose_it_is(tmp_path: Path) -> None:
-    status = read_status(write(tmp_path, (BASE, 100), slot=5))
-    assert status is not None
-    assert (status.slot, status.kind, status.pid, status.counted) == (5, KINDS[0], os.getpid(), 100)

@@ -324,11 +324,6 @@ def test_a_handler_that_raises_in_a_coroutine_leaves_the_thread_of_the_others() 
     assert interrupted_at_each_line(lambda: asyncio.run(one.call(int)), [OneThread.call], check) > 3
 
 
-def test_a_handler_in_the_hub_of_gevent_can_close_a_generator() -> None:
-    pytest.importorskip("gevent")
-    assert run("tests.snowflake.generator.programs.closed_in_the_hub_of_gevent") == "True True\n"
-
-
 def test_sigterm_in_the_hub_of_gevent_ends_the_process_and_is_logged() -> None:
     pytest.importorskip("gevent")
     process = start("tests.snowflake.generator.programs.sigterm_in_the_hub_of_gevent")

@@ -176,6 +176,6 @@ def test_a_build_that_does_not_load_is_reported_and_ids_are_made_in_python(
         assert done.stderr == ""
 
 
-def test_a_build_that_is_missing_is_no_news() -> None:
-    done = run("missing_extension")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "python\n", "")
+def test_a_build_that_is_missing_is_no_news(tmp_path: Path) -> None:
+    done = run("extension_of_a_directory", str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "python True\n", "")

@@ -1,12 +1,14 @@
-"""The contract of every store: on the Redis of the simulation and on a real redis-server."""
+"""The contract of every store: on the Redis of the simulation, on a real redis-server, and in memory."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
 
 from snowredis.errors import StoreUnavailable
+from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.messages import (
     Behind,
     Created,
@@ -21,7 +23,7 @@ from snowredis.snowflake.protocol.messages import (
     Settling,
     WorkerStats,
 )
-from tests.snowflake.protocol.conftest import TTL_MS, Place
+from tests.snowflake.protocol.conftest import CONFIG, TTL_MS, Place
 from tests.support.holder import Holder, create, fresh_hex
 
 LEAD_MS = SKEW_MS = TTL_MS // 12
@@ -315,3 +317,15 @@ def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have
     # nor does a claim that is repeated so late
     again = Holder(forgetful.store, forgetful.now_ms, token=holder.token).claim()
     assert again.worker != holder.worker or again.lanes_ms != holder.lanes_ms
+
+
+# --- a pool in memory ---------------------------------------------------------------------------------
+
+
+def test_a_forked_child_uses_its_copy_of_the_memory_even_if_another_thread_of_the_parent_did() -> None:
+    store = MemoryStore(CONFIG, lambda: 1)
+    other = threading.Thread(target=store._lock.acquire)
+    other.start()
+    other.join()
+    store.after_fork()
+    assert isinstance(create(store, 1), Exists)

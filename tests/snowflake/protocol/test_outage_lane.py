@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -203,6 +204,13 @@ def lost_to_another(pool: Place) -> tuple[Holder, Holder]:
     return dead[heir.worker], heir
 
 
+def test_a_refused_holder_keeps_its_outage_lane_after_the_release_of_its_heir_too(pool: Place) -> None:
+    holder, heir = lost_to_another(pool)
+    assert heir.release()
+    answer = holder.lost()
+    assert (answer.reason, answer.keeps_lane) == (LossReason.REASSIGNED, True)
+
+
 @pytest.mark.parametrize("claimed", [False, True], ids=["available", "claimed again"])
 def test_a_copy_whose_worker_id_was_released_loses_its_outage_lane(pool: Place, claimed: bool) -> None:
     """The lane went back whole, so another process may have it."""
@@ -217,11 +225,11 @@ def test_a_copy_whose_worker_id_was_released_loses_its_outage_lane(pool: Place, 
     assert answer.alarm is None
 
 
-def test_a_copy_whose_claim_was_repeated_after_its_end_raises_no_alarm(stepped: Place) -> None:
+def test_a_copy_whose_claim_was_repeated_after_its_end_raises_no_alarm(pool: Place) -> None:
     """Another lease has the same token then, whose outage lane is not reserved, but begins at the end of the copy's."""
-    one = stepped.holder().claim()
+    one = pool.holder().claim()
     copy = replace(one)
-    stepped.elapse(TTL_MS + SLACK_MS)
+    pool.elapse(TTL_MS + SLACK_MS)
     one.options = "g"
     assert one.claim().worker == copy.worker
     assert opens(one) == copy.outage_ms
@@ -369,6 +377,32 @@ def test_a_token_in_two_records_gets_a_third_worker_id_if_the_older_one_is_claim
     once_more = Holder(store, wall_ms, token=first.token).claim()
     assert once_more.worker not in (first.worker, again.worker)
     assert isinstance(again.ask_renew(), Renewed)
+
+
+# --- events in memory: those of a real Redis are in test_real_redis.py --------------------------------
+
+
+def test_a_pool_in_memory_writes_each_event_once_with_what_was_reserved(request: pytest.FixtureRequest) -> None:
+    request.param = "memory"
+    for pool in open_place(request, WITH_LANE):
+        began_ms = pool.now_ms()
+        renewed, released, taken, living = (pool.holder().claim() for _ in range(4))
+        pool.elapse(TTL_MS + 1)
+        for each in (living, renewed):
+            assert isinstance(each.ask_renew(), Renewed)
+        assert released.release("1001")
+        heirs = [pool.holder().claim() for _ in range(2)]
+        taken.lost()
+        happened = [fields for _, fields in pool.store._entries]  # type: ignore[attr-defined]
+        counts = {"floor": 1, "claimed": 6, "expired": 4, "returned": 3, "released": 1, "lost": 1}
+        assert Counter(fields["event"] for fields in happened) == counts
+        times = {(fields["claimed"], fields["renewed"]) for fields in happened if "renewed" in fields}
+        assert times == {(str(began_ms), str(began_ms))}
+        reserved = {fields["event"]: (fields["worker"], fields["outage"]) for fields in happened if "outage" in fields}
+        assert reserved["released"] == (str(released.worker), str(released.outage_ms))
+        assert reserved["claimed"] == (str(heirs[1].worker), str(heirs[1].outage_ms))
+        assert reserved["lost"] == (str(taken.worker), str(taken.outage_ms))
+        assert happened[-2]["lanes"] == ",".join(map(str, heirs[1].lanes_ms))
 
 
 # --- settings ---------------------------------------------------------------------------------------

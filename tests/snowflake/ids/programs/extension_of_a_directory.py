@@ -8,7 +8,10 @@ class Directory:
     @staticmethod
     def find_spec(name, path=None, target=None):
         if name == "snowredis.snowflake.ids._fastpath":
-            return importlib.machinery.PathFinder.find_spec(name, [sys.argv[1]])
+            found = importlib.machinery.PathFinder.find_spec(name, [sys.argv[1]])
+            if found is None:
+                raise ModuleNotFoundError(name, name=name)
+            return found
         return None
 
 
