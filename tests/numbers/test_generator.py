@@ -91,7 +91,8 @@ def test_a_segment_is_fetched_when_none_is_ready_and_less_and_less_often_while_r
     assert (asked, [*map(list, buffer.ready)]) == ([300], [[1], [*range(2, 11)]])
     buffer.ready.clear()
     buffer.fetch_ahead()
-    assert (len(asked), slept) == (5, pytest.approx([0.05, 0.1, 0.2]))
+    assert len(asked) == 5
+    assert slept == pytest.approx([0.05, 0.1, 0.2])
 
 
 def test_the_step_follows_the_consumption() -> None:

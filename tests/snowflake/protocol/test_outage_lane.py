@@ -233,6 +233,7 @@ def test_a_copy_whose_claim_was_repeated_after_its_end_raises_no_alarm(pool: Pla
     one.options = "g"
     assert one.claim().worker == copy.worker
     assert opens(one) == copy.outage_ms
+    one.ask_renew()
     assert not is_reserved(one)
     answer = copy.lost()
     assert (answer.reason, answer.keeps_lane, answer.alarm) == (LossReason.COPIED, False, None)
