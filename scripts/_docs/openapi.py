@@ -71,8 +71,8 @@ def _paths() -> list[tuple[Any, ...]]:
     worker = _parameter("worker", "only events of this worker id", _NUMBER | {"maximum": MAX_WORKER_ID})
     an_id: Json = _TEXT | {"minLength": 1, "example": "249734652741287936"}
     report = schema_of(Reading)
-    report["properties"] |= {"states": {"type": "object", "additionalProperties": _NUMBER}, "ids_per_second": _NUMBER}
-    report["properties"] |= dict.fromkeys(("found", "services"), _NUMBER)
+    by_state = {"type": "object", "additionalProperties": _NUMBER}
+    report["properties"] |= {"states": by_state, "found": by_state, "ids_per_second": _NUMBER, "services": _NUMBER}
     whois = _object(decoded=schema_of(DecodedId), whois=schema_of(Whois))
     events = _object(pool=_TEXT, events=_list(schema_of(Event)))
     state = _object(

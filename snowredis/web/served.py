@@ -74,13 +74,20 @@ def report_of(monitor: WorkerPool) -> dict[str, Any]:
 
 
 def part_of(report: dict[str, Any], text: str, limit: int | None) -> SharedAnswer:
-    """Return the leases whose host, label, pid or worker id contains *text*, *limit* at most; with counts of all."""
+    """Return the leases whose host, label, pid or worker id contains *text*, *limit* at most; with counts of all.
+
+    Counts: ``found`` of the leases that contain *text*, by state; ``states`` of all but the processes of services.
+    """
     body = dict(report)
     if text or limit is not None:
         # processes of the service are no workers of the fleet
         fleet = [row for row in report["leases"] if row["label"] != SERVICE_LABEL]
         found = [row for row in report["leases"] if not text or text in _text_of(row)]
-        body |= {"leases": found[:limit], "found": len(found), "services": len(report["leases"]) - len(fleet)}
+        states = Counter(row["state"] for row in found)
+        if limit is not None and len(found) > limit:
+            # what a person has to see comes first
+            found.sort(key=lambda row: row["state"] == "alive")
+        body |= {"leases": found[:limit], "found": states, "services": len(report["leases"]) - len(fleet)}
         body["states"] = Counter(row["state"] for row in fleet)
         body["ids_per_second"] = sum(row["ids_per_second"] for row in fleet if row["state"] in ("alive", "no-ids"))
     # times of the reading, which are others at every reading

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.snowflake.protocol.messages import ClaimRequest, Granted, Seen
+from snowredis.snowflake.protocol.messages import KILLED, ClaimRequest, Granted, ReleaseRequest, Seen, WorkerStats
 from snowredis.snowflake.protocol.open import pool_config
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.support.pools import new_pool
@@ -190,15 +190,24 @@ def test_of_more_workers_than_a_page_can_show_the_first_are_shown_and_others_are
     new_pool(server.url, pool_name, layout="41/0/2/11/9", ttl=600)
     with contextlib.closing(snowredis.WorkerPool(server.url, pool_name)) as monitor:
         store = RedisStore(server.url, pool_config({"pool": pool_name} | monitor.info().options))
-    for number in range(1100):
+    for number in range(1130):
         now_ms = time.time_ns() // 1_000_000
-        owner = json.dumps({"host": "h", "pid": number + 1, "label": f"w-{number}."})
-        assert isinstance(store.ask(ClaimRequest(Seen(), now_ms, f"{number:032x}", owner)), Granted)
+        owner, token = json.dumps({"host": "h", "pid": number + 1, "label": f"w-{number}."}), f"{number:032x}"
+        granted = store.ask(ClaimRequest(Seen(), now_ms, token, owner))
+        assert isinstance(granted, Granted)
+        if number >= 1100:
+            store.ask(ReleaseRequest(granted.seen, now_ms, token, granted.terms, "", KILLED, WorkerStats(7)))
     served = serve("--pool", pool_name, url=server.url)
     page.go(served.url)
-    page.wait("document.querySelector('#shown').textContent.startsWith('901 workers more')")
+    page.wait("document.querySelector('#shown').textContent.startsWith('931 workers more')")
     tiles_are(page, 200)
     assert page.text("#f-alive") == "1,100"
+    # whatever is wrong is shown first, and counted as the status counts it
+    tiles_are(page, 30, "died")
+    assert "30 died in the last hour" in page.text("#status-headline")
+    assert page.text("#ended-title").endswith(": 30 died")
+    chips = [page.text(f".chip[data-state={state}] b") for state in ("alive", "died")]
+    assert chips == ["1,101", "30"]
     page.fill("#filter", "w-1077.")
     tiles_are(page, 1)
     page.wait("document.querySelector('.tile').textContent.includes('w-1077.')")

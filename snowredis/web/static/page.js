@@ -71,10 +71,13 @@ function drawFigures() {
 
 function drawEnded() {
   const ended = state.rows.filter((row) => row.ended).sort((a, b) => b.ends_at - a.ends_at);
-  const counts = ["died", "expired", "silent"].map((health) => [ended.filter((row) => row.state === health).length, health]);
+  // the service sends some of many
+  const { states } = state.report ?? { states: {} }, rows = (health) => ended.filter((row) => row.state === health).length;
+  const counts = [["died", states.died ?? 0], ["expired", states.expired ?? 0], ["silent", 0]].map(([health, all]) => [Math.max(rows(health), all), health]);
+  const total = counts.reduce((sum, [count]) => sum + count, 0);
   setHidden($("ended"), ended.length === 0);
   setText($("ended-title"), `Ended without a release in the last hour: ${counts.filter(([count]) => count).map(([count, health]) => `${whole(count)} ${health}`).join(", ")}`);
-  setText($("ended-more"), ended.length > MAX_ENDED ? `and ${whole(ended.length - MAX_ENDED)} more, in the table of workers` : "");
+  setText($("ended-more"), total > MAX_ENDED ? `and ${whole(total - MAX_ENDED)} more, in the table of workers` : "");
   replaceIfChanged($("ended-list"), ended.slice(0, MAX_ENDED).map((row) => {
     const how = row.state === "died" ? "it was killed or crashed" : row.ids_until > now() ? `if it lives, it has ids until ${timeText(row.ids_until)}` : "it has no ids any more";
     return element("li", {}, element("i", { class: `s-${stateOf(row)}`, "aria-hidden": "true" }, LETTERS[stateOf(row)]),

@@ -1,6 +1,6 @@
 // The workers as tiles or as a table; chips of states and a text say which.
 import { $, compact, durationText, element, plural, replaceIfChanged, setAttribute, setHidden, setText, whole } from "./dom.js";
-import { info, isService, LETTERS, linkTo, nameOf, now, route, state, stateOf, STATES } from "./state.js";
+import { info, isService, isStale, LETTERS, linkTo, nameOf, now, route, state, stateOf, STATES } from "./state.js";
 
 // tiles with a name, with a number, and without either; rows of the table
 const LARGE = 40, MEDIUM = 250, MAX_ROWS = 100;
@@ -35,8 +35,9 @@ function matching() {
 export function drawWorkers() {
   if (!info()) return;
   const all = matching(), items = all.filter(([, health]) => !states.size || states.has(health));
+  const { found, leases } = state.report, notHere = Object.values(found).reduce((sum, count) => sum + count, 0) - leases.length;
   for (const chip of $("chips").children) {
-    const health = chip.dataset.state, count = all.filter(([, other]) => other === health).length;
+    const health = chip.dataset.state, count = notHere > 0 && !isStale() ? found[health] ?? 0 : all.filter(([, other]) => other === health).length;
     setText(chip.lastChild, whole(count));
     setAttribute(chip, "aria-pressed", states.has(health));
     setHidden(chip, count === 0 && !states.has(health));
@@ -49,7 +50,6 @@ export function drawWorkers() {
   setText($("empty"), state.rows.length ? "No worker matches." : "No worker is alive. A process appears here when it makes its first id in this pool.");
   if (asTable) drawTable(items);
   else drawTiles(items);
-  const notHere = state.report.found - state.report.leases.length;
   const notes = [asTable && items.length > MAX_ROWS && `The first ${MAX_ROWS} of ${whole(items.length)}.`, notHere > 0 && `${plural(notHere, "worker")} more: filter by label, host, pid or worker id.`];
   setText($("shown"), notes.filter(Boolean).join(" "));
 }
