@@ -191,7 +191,9 @@ def _no_renewals(snapshot: Snapshot) -> Condition | None:
     advice = f"{DO_NOT_RESTART}. Look what `snowredis doctor` says of Redis, on the host of a worker"
     if together := silent_together(snapshot):
         number, fleet, since_ms, until_ms = together
-        why = refusal.reason if refusal else "Redis refuses what they send, the network is cut, or their hosts are gone"
+        why = "Redis refuses what they send, the network is cut, or their hosts are gone"
+        if refusal:
+            why = refusal.reason.rstrip(".")
         text = f"{number:,} of {fleet:,} workers sent no heartbeat since {time_text(since_ms)}: {why}. Those that live "
         text += f"have ids until {time_text(until_ms)} at least"
         over = ": for some of them that is over" if until_ms <= snapshot.info.now_ms else ""

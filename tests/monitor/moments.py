@@ -39,7 +39,9 @@ class Expected:
 
 
 def _refused(doctor: str) -> Expected:
-    return Expected(("no-renewals",), ("NoRenewals",), doctor=doctor)
+    # they make ids, and how many cannot be seen
+    shown: Texts = {"page": ("Ids per second unknown without 6 silent or expired workers", "Living workers unknown")}
+    return Expected(("no-renewals",), ("NoRenewals",), doctor=doctor, says=shown, never={"page": ("..",)})
 
 
 def _away(alerts: tuple[str, ...] = ("RedisUnavailable",), **more: object) -> Expected:

@@ -2,7 +2,7 @@
 import { $, capitalized, compact, copyable, definitionRows, durationText, element, parseJson, plural, replaceIfChanged, setAttribute, setHidden, setText, shape, startCopying, timeNode, timeText, whole } from "./dom.js";
 import { drawDrawer, eventRow, startDrawer } from "./drawer.js";
 import { showId, startLookup } from "./lookup.js";
-import { EVERY_MS, get, info, isStale, LETTERS, linkTo, now, open, ownerText, PAST_MS, read, route, state, stateOf } from "./state.js";
+import { countLiving, countUnseen, EVERY_MS, get, info, isStale, isUnknown, LETTERS, linkTo, now, open, ownerText, PAST_MS, read, route, state, stateOf } from "./state.js";
 import { drawWorkers, filterText, startWorkers } from "./workers.js";
 
 // from best to worst; with the sign that says it without its color
@@ -53,13 +53,11 @@ function drawFigures() {
   const pool = info(), stale = isStale(), last = stale ? ", when it was last known" : "";
   if (!pool) return ["rate", "alive", "used", "end"].forEach((name) => setFigure(name, null, ""));
   const { states, services } = state.report;
-  // those that cannot be seen are silent in the report
-  const living = (states.alive ?? 0) + (states["no-ids"] ?? 0) + (stale ? states.silent ?? 0 : 0);
-  const rate = state.points.findLast(([, value]) => value !== null)?.[1] ?? 0;
-  setFigure("rate", stale ? null : compact(rate), stale ? `${compact(rate)}${last}` : states.silent ? `without ${plural(states.silent, "silent worker")}` : "by all workers");
+  const living = countLiving(), unseen = countUnseen(), unknown = isUnknown(), rate = state.points.findLast(([, value]) => value !== null)?.[1] ?? 0;
+  setFigure("rate", unknown ? null : compact(rate), stale ? `${compact(rate)}${last}` : unseen ? `without ${plural(unseen, "silent or expired worker")}` : "by all workers");
   const others = Object.entries(states).filter(([name]) => name !== "alive").map(([name, count]) => `${whole(count)} ${name}`);
   const serving = services ? `and ${plural(services, "process", "processes")} of this service` : "";
-  setFigure("alive", stale ? null : whole(living), stale ? `${whole(living)}${last}` : [...(living ? others : ["none", ...others]), serving].filter(Boolean).join(", "));
+  setFigure("alive", unknown ? null : whole(living), stale ? `${whole(living)}${last}` : [...(living || unknown ? others : ["none", ...others]), serving].filter(Boolean).join(", "));
   const share = pool.used / Math.max(1, pool.capacity);
   setFigure("used", stale ? null : `${(share * 100).toFixed(share && share < 0.1 ? 1 : 0)} %`, `${whole(pool.used)} of ${whole(pool.capacity)}, peak ${whole(pool.peak)}${last}`);
   $("meter").value = share;
@@ -105,7 +103,7 @@ function drawChart() {
     svg.append(shape("path", { class: "area", d: `M${line}L${x(run.at(-1)[0]).toFixed(1)} ${bottom}L${x(run[0][0]).toFixed(1)} ${bottom}Z` }), shape("path", { class: "line", d: `M${line}h.1` }));
   }
   replaceIfChanged(place, [svg]);
-  setText($("chart-note"), known.length ? `now ${isStale() ? "unknown" : whole(known.at(-1)[1])}, highest ${whole(Math.max(...known.map((point) => point[1])))}, since this page was opened` : "Nothing was read yet.");
+  setText($("chart-note"), known.length ? `now ${isUnknown() ? "unknown" : whole(known.at(-1)[1])}, highest ${whole(Math.max(...known.map((point) => point[1])))}, since this page was opened` : "Nothing was read yet.");
   setAttribute(place, "aria-label", `Ids per second: ${$("chart-note").textContent}`);
 }
 

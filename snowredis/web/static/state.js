@@ -30,6 +30,12 @@ export const now = () => Date.now() + state.offsetMs;
 export const info = () => state.report?.pool;
 export const isStale = () => state.failure !== null || Boolean(state.report?.status.stale_since);
 export const stateOf = (row) => (isStale() && !row.ended ? "unknown" : row.state);
+// those that cannot be seen are silent in a report that is out of date
+export const countLiving = () => ["alive", "no-ids", ...(isStale() ? ["silent"] : [])].reduce((sum, health) => sum + (state.report.states[health] ?? 0), 0);
+// those that renew no lease, and may make ids
+export const countUnseen = () => state.rows.filter((row) => ["silent", "expired"].includes(row.state) && row.ids_until > now() && !isService(row)).length;
+// nothing is known of what is made now
+export const isUnknown = () => isStale() || (countUnseen() > 0 && countLiving() === 0);
 // the service has a lease like all others, and is no worker of the fleet
 export const isService = (row) => row.label === "snowredis serve";
 export const ownerText = (of) => [of.label, of.host, of.pid && `pid ${of.pid}`].filter(Boolean).join(", ");
@@ -65,7 +71,7 @@ export async function read(filter) {
     state.repliedMs = Date.now();
     if (response.headers.get("etag") !== tag || !state.report) take(parseJson(text));
     tag = response.headers.get("etag");
-    state.points.push([now(), isStale() ? null : state.report.ids_per_second]);
+    state.points.push([now(), isUnknown() ? null : state.report.ids_per_second]);
     if (!isStale()) await readEvents();
   } catch (failure) {
     if (!failure.title) throw failure;
