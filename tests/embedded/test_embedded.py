@@ -125,11 +125,11 @@ def kill_pid(pid: int) -> None:
     eventually(lambda: not is_alive(pid), "the end of the server")
 
 
-def made_by(home: Path, count: int = 20_000) -> set[int]:
+def made_by(home: Path) -> set[int]:
     """Return ids of a process that claims now."""
     with snowredis.connect(f"embedded://{home}", pool="p", ttl=2) as ids:
-        made = set(ids.next_ids(count))
-    assert len(made) == count
+        made = set(ids.next_ids(20_000))
+    assert len(made) == 20_000
     return made
 
 

@@ -40,14 +40,13 @@ def event(
     return Event(at_ms, kind, worker, Owner(who, len(who)), first, until, f"{at_ms}-0", **more)
 
 
-def claimed(at_ms: int, who: str, first: int, *, worker: int = 7, lanes: tuple[int, ...] = ()) -> Event:
+def claimed(at_ms: int, who: str, first: int, *, lanes: tuple[int, ...] = ()) -> Event:
     lanes = lanes or (first, first, first, first)
-    return event(EventKind.CLAIMED, at_ms, worker, who, first, at_ms + TTL, lanes_ms=lanes)
+    return event(EventKind.CLAIMED, at_ms, 7, who, first, at_ms + TTL, lanes_ms=lanes)
 
 
-def released(at_ms: int, who: str, first: int, until: int, *, lane: int = 0, backs: int = 0) -> Event:
-    stats = WorkerStats(100, 10, 0, lane, backs)
-    return event(EventKind.RELEASED, at_ms, 7, who, first, until, stats=stats)
+def released(at_ms: int, who: str, first: int, until: int) -> Event:
+    return event(EventKind.RELEASED, at_ms, 7, who, first, until, stats=WorkerStats(100, 10))
 
 
 def expired(at_ms: int, who: str, first: int, until: int) -> Event:

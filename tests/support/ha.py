@@ -235,10 +235,10 @@ class Maker:
         assert lease is not None
         return lease
 
-    def wait_for_ids(self, count: int, limit_s: float = 10.0) -> None:
+    def wait_for_ids(self, count: int) -> None:
         """Wait until *count* more ids are made."""
         wanted = len(self.ids) + count
-        eventually(lambda: len(self.ids) >= wanted, f"{count} more ids", limit_s)
+        eventually(lambda: len(self.ids) >= wanted, f"{count} more ids")
 
     def wait_for_adoption(self, before: OwnLease) -> None:
         """Wait until a Redis that has lost *before*, or another Redis, has adopted the lease."""

@@ -61,6 +61,6 @@ def pgbouncer(server: PostgreSQL, size: int = 2) -> Iterator[Path]:
             yield directory
 
 
-def pooled(directory: Path, database: str, user: str = "postgres") -> str:
+def pooled(directory: Path, database: str) -> str:
     """Return the URL of a database through the pooler of pgbouncer()."""
-    return f"postgresql+psycopg://{user}@/{database}?host={directory}&port={_PORT}"
+    return f"postgresql+psycopg://postgres@/{database}?host={directory}&port={_PORT}"

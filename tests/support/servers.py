@@ -29,16 +29,9 @@ class RedisServer:
         environment: variables that it has in addition to those of this process.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *options: str,
-        program: Path | str | None = PROGRAM,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, directory: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         self.socket = directory / "redis.sock"
-        self._program = program
         self._options = options
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
@@ -65,10 +58,10 @@ class RedisServer:
         return ["--dir", str(self.directory), "--save", "", "--appendonly", "no"]
 
     def start(self) -> None:
-        assert self._program is not None
+        assert PROGRAM is not None
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, *self.arguments()],
+                [PROGRAM, *self.arguments()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -103,10 +96,10 @@ class RedisServer:
 
 
 @contextlib.contextmanager
-def redis_server(directory: Path, *options: str, program: Path | str | None = PROGRAM) -> Iterator[RedisServer]:
-    if program is None:
+def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
+    if PROGRAM is None:
         pytest.skip("no redis-server or valkey-server on PATH")
-    server = RedisServer(directory, *options, program=program)
+    server = RedisServer(directory, *options)
     server.start()
     try:
         yield server

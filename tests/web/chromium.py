@@ -99,9 +99,9 @@ class Page:
         assert "exceptionDetails" not in answer, (expression, answer["exceptionDetails"])
         return answer["result"].get("value")
 
-    def wait(self, expression: str, limit_s: float = LIMIT_S) -> Any:
+    def wait(self, expression: str) -> Any:
         """Wait until *expression* is true, and return it; errors count as false, as while the page is loading."""
-        deadline_s = time.monotonic() + limit_s
+        deadline_s = time.monotonic() + LIMIT_S
         while True:
             with contextlib.suppress(AssertionError):
                 if found := self.evaluate(expression):
@@ -120,17 +120,14 @@ class Page:
     def click(self, selector: str) -> None:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
-    def key(self, name: str, text: str = "") -> None:
-        codes = {"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "End": 35, "Escape": 27}
+    def key(self, name: str) -> None:
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27}
         event = {"key": name, "code": name, "windowsVirtualKeyCode": codes[name]}
-        if name == "Enter":
-            text = "\r"
-        self.send("Input.dispatchKeyEvent", type="keyDown", **event, **({"text": text} if text else {}))
+        self.send("Input.dispatchKeyEvent", type="keyDown", **event, **({"text": "\r"} if name == "Enter" else {}))
         self.send("Input.dispatchKeyEvent", type="keyUp", **event)
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        taken = self.send("Page.captureScreenshot", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(taken["data"]))
+    def screenshot(self, path: Path) -> None:
+        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot")["data"]))
 
 
 @contextlib.contextmanager

@@ -82,12 +82,12 @@ class Served:
             response = connection.getresponse()
             return response.status, response.headers, response.read()
 
-    def wait_for(self, path: str, status: int = 200, limit_s: float = 30.0) -> None:
+    def wait_for(self, path: str, status: int = 200) -> None:
         def replies() -> bool:
             assert self.process.poll() is None, self.log.read_text()
             return bool(self.ask(path)[0] == status)
 
-        eventually(replies, f"{status} of {path}", limit_s, ignored=(OSError,))
+        eventually(replies, f"{status} of {path}", 30, ignored=(OSError,))
 
     def stop(self) -> int:
         """Stop it with SIGTERM and return the exit code."""

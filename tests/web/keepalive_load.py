@@ -12,6 +12,9 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
+CLIENTS = 8
+# of a client between two requests
+PAUSE_S = 0.002
 REQUEST = b"GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n"
 
 
@@ -27,13 +30,11 @@ class Loaded(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def load(
-    ports: Sequence[int], path: str = "/ids?count=3", clients: int = 8, pause_s: float = 0.002
-) -> AsyncIterator[Loaded]:
-    """Run *clients* until the end of the block."""
+async def load(ports: Sequence[int], path: str) -> AsyncIterator[Loaded]:
+    """Run the clients until the end of the block."""
     request = REQUEST % path.encode()
     seen, stop = Loaded([], []), asyncio.Event()
-    tasks = [asyncio.create_task(_client(ports, number, request, seen, stop, pause_s)) for number in range(clients)]
+    tasks = [asyncio.create_task(_client(ports, number, request, seen, stop)) for number in range(CLIENTS)]
     try:
         yield seen
     finally:
@@ -41,19 +42,17 @@ async def load(
         await asyncio.gather(*tasks)
 
 
-async def _client(
-    ports: Sequence[int], number: int, request: bytes, seen: Loaded, stop: asyncio.Event, pause_s: float
-) -> None:
+async def _client(ports: Sequence[int], number: int, request: bytes, seen: Loaded, stop: asyncio.Event) -> None:
     while not stop.is_set():
         number += 1
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", ports[number % len(ports)])
         except OSError:
             # nothing was sent: try the next instance
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(PAUSE_S)
             continue
         with contextlib.closing(writer):
-            await _ask(reader, writer, request, seen, stop, pause_s)
+            await _ask(reader, writer, request, seen, stop)
 
 
 async def _ask(
@@ -62,7 +61,6 @@ async def _ask(
     request: bytes,
     seen: Loaded,
     stop: asyncio.Event,
-    pause_s: float,
 ) -> None:
     while not stop.is_set():
         writer.write(request)
@@ -78,4 +76,4 @@ async def _ask(
             seen.ids.extend(body.split())
         if b"connection: close" in head:
             return
-        await asyncio.sleep(pause_s)
+        await asyncio.sleep(PAUSE_S)

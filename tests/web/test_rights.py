@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,27 +17,18 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "service.md"
 [RULE] = re.findall(r"```acl serve\n(.*?)\n```", PAGE.read_text("utf-8"), re.DOTALL)
 
 
-@pytest.fixture
-def url_without(own_server: RedisServer) -> Callable[..., str]:
-    """The server's URL as the user of the page, without some words of its rule."""
+@pytest.mark.usefixtures("each_request_reads")
+def test_the_user_of_the_page_may_do_all_that_the_service_does_and_no_more(
+    own_server: RedisServer,
+) -> None:
     if int(own_server.client().info("server")["redis_version"].partition(".")[0]) < 7:
         pytest.skip("the rules are written for Redis 7")
     new_pool(own_server.url, "orders")
-
-    def make(*words: str, more: tuple[str, ...] = ()) -> str:
-        rule = [word for word in RULE.split() if word not in words]
-        own_server.client().execute_command(*rule, *more)
-        return f"unix://{rule[2]}:SECRET@{own_server.socket}"
-
-    return make
-
-
-@pytest.mark.usefixtures("each_request_reads")
-def test_the_user_of_the_page_may_do_all_that_the_service_does_and_no_more(
-    url_without: Callable[..., str], own_server: RedisServer
-) -> None:
+    words = RULE.split()
+    own_server.client().execute_command(*words)
+    url = f"unix://{words[2]}:SECRET@{own_server.socket}"
     own_server.client().config_resetstat()
-    with client_of(create_app(url_without(), pools=["orders"])) as client:
+    with client_of(create_app(url, pools=["orders"])) as client:
         an_id = client.get("/id").json()["id"]
         for path in ("/readyz", "/workers", "/events", "/events?worker=0", f"/whois/{an_id}", "/metrics", "/"):
             assert client.get(path).status_code == 200, path
@@ -46,10 +36,10 @@ def test_the_user_of_the_page_may_do_all_that_the_service_does_and_no_more(
         own_server.client().delete("snowredis:{orders}:leases")
         assert client.get("/workers").status_code == 200
     assert own_server.client().acl_log() == []
-    allowed = {word[1:] for word in RULE.split() if word.startswith("+")}
+    allowed = {word[1:] for word in words if word.startswith("+")}
     of_generators = {name for name, _ in pool_needs("orders").calls} | {"eval", "evalsha"}
     called = {name.removeprefix("cmdstat_") for name in own_server.client().info("commandstats")}
     assert of_generators <= allowed
     assert allowed - of_generators <= called
-    keys = {word[1:] for word in RULE.split() if word.startswith("~")}
+    keys = {word[1:] for word in words if word.startswith("~")}
     assert keys == set(pool_needs("orders").keys)
