@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 CLIENTS = 8
-# of a client between two requests
+# between two requests of a client
 PAUSE_S = 0.002
 REQUEST = b"GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n"
 
