@@ -21,6 +21,7 @@ from snowredis.numbers import (
     open_tag,
 )
 from snowredis.numbers.buffer import Buffer
+from snowredis.numbers.formats import MAX_NUMBER
 from snowredis.numbers.masters import Steps
 from snowredis.numbers.segments import open_generator
 from snowredis.numbers.settings import servers_of
@@ -63,36 +64,69 @@ def test_a_number_at_a_time_waits_for_the_first_segment_only() -> None:
 
 def test_a_process_that_needs_few_numbers_fetches_one_segment() -> None:
     with open_generator(memory_pool(), tag="t", step=100) as ids:
+        assert ids.remaining is None
         assert ids.next_ids(10)[-1] == 10
         time.sleep(0.02)
         assert ids.counts.segments == 1
+        assert (ids.made, ids.left, ids.remaining) == (10, 90, MAX_NUMBER - 100)
         ids.next_id()
-        eventually(lambda: ids.counts.segments == 2)
+        eventually(lambda: ids.left == 89 + 1000)
+        assert (ids.made, ids.remaining, ids.counts.segments) == (11, MAX_NUMBER - 1100, 2)
 
 
 def test_a_segment_is_fetched_when_none_is_ready_and_less_and_less_often_while_redis_is_away_until_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    replies = [range(1, 11), None, range(11, 21), None, None, None]
     asked, slept = list[int](), list[float]()
-    monkeypatch.setattr("snowredis.numbers.buffer.start_thread", lambda run, _: run())
-    monkeypatch.setattr("snowredis.numbers.buffer.time", SimpleNamespace(sleep=slept.append))
 
     def fetch(wanted: int) -> range:
         asked.append(wanted)
-        if len(asked) == 1:
-            return range(1, 11)
-        # the generator is closed meanwhile
-        buffer.is_void = len(asked) == 5
-        raise StoreUnavailable("memory", "away")
+        with pytest.raises(StoreUnavailable, match="a finalizer asked for a number"):
+            buffer.wait(1.0, 1)
+        if (reply := replies.pop(0)) is None:
+            raise StoreUnavailable("memory", "away")
+        return reply
 
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        # closed in the last pause
+        buffer.is_void = not replies
+
+    monkeypatch.setattr("snowredis.numbers.buffer.start_thread", lambda run, _: run())
+    monkeypatch.setattr("snowredis.numbers.buffer.time", SimpleNamespace(sleep=sleep))
     buffer = Buffer(fetch, ManualClock())
     buffer.wait(1.0, 300)
     buffer.fetch_ahead()
     assert (asked, [*map(list, buffer.ready)]) == ([300], [[1], [*range(2, 11)]])
     buffer.ready.clear()
     buffer.fetch_ahead()
-    assert len(asked) == 5
-    assert slept == pytest.approx([0.05, 0.1, 0.2])
+    assert (len(asked), len(buffer.ready), buffer.failures, buffer.error) == (3, 2, 1, None)
+    buffer.ready.clear()
+    buffer.fetch_ahead()
+    assert (len(asked), buffer.failures) == (6, 4)
+    assert slept == pytest.approx([0.05, 0.05, 0.1, 0.2])
+
+
+def test_the_numbers_of_a_batch_that_failed_are_used_next(
+    ids: SegmentGenerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ids.next_id() == 1
+    waits, wait = list[int](), ids._wait
+
+    def fail_at_the_second(wanted: int) -> None:
+        waits.append(wanted)
+        if len(waits) == 2:
+            eventually(lambda: ids._buffer.ready)
+            raise StoreUnavailable("memory", "away")
+        wait(wanted)
+
+    monkeypatch.setattr(ids, "_wait", fail_at_the_second)
+    with pytest.raises(StoreUnavailable):
+        ids.next_ids(12)
+    assert (waits, ids.made) == ([12, 3], 1)
+    monkeypatch.undo()
+    assert ids.next_ids(12) == list(range(2, 14))
 
 
 def test_the_step_follows_the_consumption() -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+import snowredis
+from snowredis.core.layout import Layout
 from snowredis.snowflake.crash.files import VARIABLE, FileName
+from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support.waiting import eventually
 
 
@@ -22,6 +25,25 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "records"
     monkeypatch.setenv(VARIABLE, str(path))
     return path
+
+
+ONE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
+# what a killed process had reserved, the next one of its worker id waits for
+TTL_S = 3.0
+
+
+@pytest.fixture
+def pool(new_pool: Callable[..., str]) -> str:
+    """Return a pool with one worker id."""
+    return new_pool(layout=ONE, ttl=TTL_S)
+
+
+def connect(url: str, pool: str) -> snowredis.SnowflakeGenerator:
+    return snowredis.connect(url, pool=pool, layout=ONE, ttl=TTL_S, claim_timeout=0)
+
+
+def config_of(pool: str, ttl_s: float = TTL_S) -> PoolConfig:
+    return PoolConfig(name=pool, layout=ONE, ttl_ms=int(ttl_s * 1000))
 
 
 class Child:

@@ -21,23 +21,19 @@ from unittest.mock import Mock
 import pytest
 
 import snowredis
-from snowredis.core.layout import Layout
 from snowredis.process.exit import End
 from snowredis.snowflake.crash import record as crash_record
 from snowredis.snowflake.crash.record import PAGE_BYTES, CrashRecord, Credentials, read_page
 from snowredis.snowflake.crash.sweep import release_dead
 from snowredis.snowflake.protocol.messages import NO_TERMS, Terms
-from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from tests.snowflake.crash.conftest import Owned, child, files_in
-from tests.support.pools import new_pool
+from tests.snowflake.conftest import make_pool
+from tests.snowflake.crash.conftest import ONE, TTL_S, Owned, child, config_of, connect, files_in
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
 from tests.support.warm import FORKS_WITH_THREADS
 
 pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
-
-ONE_WORKER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
 
 
 def left_in(records: Path) -> list[Credentials]:
@@ -46,16 +42,10 @@ def left_in(records: Path) -> list[Credentials]:
     return [written for written in map(read_page, pages) if written]
 
 
-def release_of(url: str, lease: Credentials, **options: Any) -> None:
+def release_of(url: str, pool: str, lease: Credentials, ttl_s: float = TTL_S) -> None:
     """Release *lease* as a sweep does."""
-    with contextlib.closing(RedisStore(url, config_of(**options))) as store:
+    with contextlib.closing(RedisStore(url, config_of(pool, ttl_s))) as store:
         release_dead(store, lease)
-
-
-def config_of(**options: Any) -> PoolConfig:
-    settings = SETTINGS | options
-    times_ms = {f"{name}_ms": round(1000 * settings[name]) for name in ("ttl", "max_clock_lead", "failover_slack")}
-    return PoolConfig(name="killed", layout=settings["layout"], **times_ms)
 
 
 @pytest.fixture
@@ -63,23 +53,10 @@ def url(server: RedisServer) -> str:
     return server.url
 
 
-SETTINGS: dict[str, Any] = {"layout": ONE_WORKER, "ttl": 3.0, "max_clock_lead": 0.1, "failover_slack": 0.1}
-
-
-def connect(url: str, **options: Any) -> snowredis.SnowflakeGenerator:
-    return snowredis.connect(url, pool="killed", **SETTINGS | options)
-
-
-def create(url: str, **options: Any) -> None:
-    new_pool(url, "killed", **SETTINGS | options)
-
-
 @pytest.mark.parametrize("answered", [True, False], ids=["after", "before"])
-def test_a_claim_that_was_not_answered_is_released_too(url: str, records: Path, answered: bool) -> None:
-    create(url)
-
+def test_a_claim_that_was_not_answered_is_released_too(url: str, pool: str, records: Path, answered: bool) -> None:
     def die_in_the_claim(numbers: memoryview) -> None:
-        ids = connect(url)
+        ids = connect(url, pool)
         store = ids._lease_manager.store
         ask = store.ask
 
@@ -96,8 +73,8 @@ def test_a_claim_that_was_not_answered_is_released_too(url: str, records: Path, 
         dying.wait_for(0, 1)
         dying.kill()
         (lease,) = left_in(records)
-        release_of(url, lease)
-    with connect(url) as heir:
+        release_of(url, pool, lease)
+    with connect(url, pool) as heir:
         assert heir.next_id() > 0
 
 
@@ -105,7 +82,7 @@ def test_a_claim_that_could_not_reach_redis_leaves_nothing_to_release(
     records: Path, tmp_path: Path, server: RedisServer
 ) -> None:
     def fail(url: str) -> None:
-        ids = connect(url)
+        ids = connect(url, "away")
         with pytest.raises(snowredis.StoreUnavailable):
             ids.claim()
 
@@ -115,16 +92,15 @@ def test_a_claim_that_could_not_reach_redis_leaves_nothing_to_release(
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(f"{tmp_path}/mute.sock")
         mute.listen()
-        ids = connect(f"unix://{tmp_path}/mute.sock", claim_timeout=0)
+        ids = connect(f"unix://{tmp_path}/mute.sock", "away")
         with pytest.raises(snowredis.StoreUnavailable):
             ids.claim()
         assert [lease.terms for lease in left_in(records)] == [NO_TERMS]
 
 
-def test_a_claim_that_redis_never_saw_is_no_death(url: str, records: Path) -> None:
-    create(url)
-    release_of(url, Credentials("5a" * 16, owner="{}"))
-    info = snowredis.WorkerPool(url, "killed").info()
+def test_a_claim_that_redis_never_saw_is_no_death(url: str, pool: str, records: Path) -> None:
+    release_of(url, pool, Credentials("5a" * 16, owner="{}"))
+    info = snowredis.WorkerPool(url, pool).info()
     assert (info.died, info.expired, info.releases) == (0, 0, 1)
 
 
@@ -148,9 +124,8 @@ ENDS: dict[str, tuple[Callable[[object], None], End]] = {
 
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("handled", [False, True], ids=["", "with a handler"])
-def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, handled: bool) -> None:
+def test_a_record_says_how_its_process_ended(url: str, pool: str, records: Path, how: str, handled: bool) -> None:
     end, code = ENDS[how]
-    create(url)
 
     def stop(number: int, _: object) -> None:
         # as uvicorn ends after a signal
@@ -161,7 +136,7 @@ def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, 
         faulthandler.disable()
         if handled:
             signal.signal(signal.SIGTERM, stop)
-        ids = connect(url)
+        ids = connect(url, pool)
         ids.next_id()
         if not os.fork():
             # this is not the process of the record
@@ -175,34 +150,34 @@ def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, 
             assert os.WTERMSIG(status) == signal.SIGTERM
         (lease,) = left_in(records)
         assert End(lease.end) is code
-    release_of(url, lease)
-    info = snowredis.WorkerPool(url, "killed").info()
+    release_of(url, pool, lease)
+    info = snowredis.WorkerPool(url, pool).info()
     assert (info.died, info.expired) == (code is End.KILLED, 0)
 
 
 @pytest.mark.parametrize("how", ["exit", "close_on_sigterm"])
 def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, records: Path, how: str) -> None:
     # the exit waits for Redis for seconds, and the lease is not to end by itself meanwhile
-    create(own_server.url, ttl=20.0)
+    ttl_s = 20.0
+    pool = make_pool(own_server, layout=ONE, ttl=ttl_s)
     pid = own_server.client().info()["process_id"]
-    program = start("tests.snowflake.crash.programs.ends_while_redis_is_away", own_server.url, str(pid), how)
+    program = start("tests.snowflake.crash.programs.ends_while_redis_is_away", own_server.url, pool, str(pid), how)
     _, errors = program.communicate(timeout=60)
     assert (errors, program.returncode) == ("", 0 if how == "exit" else -signal.SIGTERM)
     own_server.kill(signal.SIGCONT)
     (lease,) = left_in(records)
     assert End(lease.end) is (End.EXIT if how == "exit" else End.SIGTERM)
-    release_of(own_server.url, lease, ttl=20.0)
-    info = snowredis.WorkerPool(own_server.url, "killed").info()
+    release_of(own_server.url, pool, lease, ttl_s)
+    info = snowredis.WorkerPool(own_server.url, pool).info()
     assert (info.died, info.expired) == (0, 0)
 
 
-def test_the_lease_of_a_generator_that_an_exit_handler_makes_is_no_death(url: str, records: Path) -> None:
-    create(url)
-    run("tests.snowflake.crash.programs.makes_a_generator_at_exit", url)
+def test_the_lease_of_a_generator_that_an_exit_handler_makes_is_no_death(url: str, pool: str, records: Path) -> None:
+    run("tests.snowflake.crash.programs.makes_a_generator_at_exit", url, pool)
     (lease,) = left_in(records)
     assert End(lease.end) is End.EXIT
-    release_of(url, lease)
-    info = snowredis.WorkerPool(url, "killed").info()
+    release_of(url, pool, lease)
+    info = snowredis.WorkerPool(url, pool).info()
     assert (info.claims, info.died, info.releases) == (2, 0, 2)
 
 
@@ -217,14 +192,14 @@ def c_handlers() -> list[int]:
 
 
 @pytest.mark.parametrize("before", [signal.SIG_DFL, lambda *_: None])
-def test_no_signal_gets_another_handler(url: str, records: Path, before: Any) -> None:
+def test_no_signal_gets_another_handler(url: str, new_pool: Callable[..., str], before: Any) -> None:
     """A program that has generators reacts to signals as it did before, also in C."""
-    create(url, layout=Layout())
+    name = new_pool()
 
     def work(numbers: memoryview) -> None:
         signal.signal(signal.SIGTERM, before)
         was = c_handlers()
-        generators = [connect(url, layout=Layout()) for _ in range(2)]
+        generators = [snowredis.connect(url, pool=name) for _ in range(2)]
         for ids in generators:
             ids.next_id()
         now = c_handlers()
@@ -236,9 +211,8 @@ def test_no_signal_gets_another_handler(url: str, records: Path, before: Any) ->
         assert running.numbers[0] == 1
 
 
-def test_os_exit_can_be_sent_to_another_process(url: str, records: Path) -> None:
-    create(url)
-    with connect(url) as ids:
+def test_os_exit_can_be_sent_to_another_process(url: str, pool: str) -> None:
+    with connect(url, pool) as ids:
         ids.next_id()
         assert pickle.loads(pickle.dumps(os._exit)) is os._exit
     ending = multiprocessing.get_context("spawn").Process(target=os._exit, args=(3,))

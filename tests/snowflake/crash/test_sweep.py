@@ -35,7 +35,7 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.record import EventKind
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from snowredis.worker_pool import WorkerPool
-from tests.snowflake.crash.conftest import Child, Owned, child, files_in, name_of
+from tests.snowflake.crash.conftest import ONE, TTL_S, Child, Owned, child, config_of, connect, files_in, name_of
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.warm import FORKS_WITH_THREADS
@@ -44,26 +44,6 @@ pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
 
 RANDOMIZE = Path("/proc/sys/kernel/randomize_va_space")
 STACKS_ARE_RANDOM = RANDOMIZE.exists() and RANDOMIZE.read_text() != "0\n"
-
-ONE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
-
-
-# what a killed process had reserved, the next one of its worker id waits for
-TTL_S = 3.0
-
-
-def connect(url: str, pool: str) -> snowredis.SnowflakeGenerator:
-    return snowredis.connect(url, pool=pool, layout=ONE, ttl=TTL_S, claim_timeout=0)
-
-
-def config_of(pool: str) -> PoolConfig:
-    return PoolConfig(name=pool, layout=ONE, ttl_ms=int(TTL_S * 1000))
-
-
-@pytest.fixture
-def pool(server: RedisServer, new_pool: Callable[..., str]) -> str:
-    """Return a pool with one worker id."""
-    return new_pool(layout=ONE, ttl=TTL_S)
 
 
 @contextlib.contextmanager

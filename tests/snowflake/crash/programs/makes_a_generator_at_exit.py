@@ -1,21 +1,15 @@
-"""Make ids, and in an exit handler that runs after those of snowredis with another generator: URL."""
+"""Make ids, and in an exit handler that runs after those of snowredis with another generator: URL POOL."""
 
 import atexit
 import sys
-from typing import Any
 
 import snowredis
-from snowredis.core.layout import Layout
-
-LAYOUT = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
-POOL: dict[str, Any] = {"pool": "killed", "layout": LAYOUT, "ttl": 3.0, "max_clock_lead": 0.1, "failover_slack": 0.1}
-
 
 kept: list[snowredis.SnowflakeGenerator] = []
 
 
 def make_an_id() -> None:
-    kept.append(snowredis.connect(sys.argv[1], **POOL))
+    kept.append(snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="41/0/2/0/10", ttl=3.0))
     kept[-1].next_id()
 
 
