@@ -64,7 +64,7 @@ def test_a_number_at_a_time_waits_for_the_first_segment_only() -> None:
 
 def test_a_process_that_needs_few_numbers_fetches_one_segment() -> None:
     with open_generator(memory_pool(), tag="t", step=100) as ids:
-        assert ids.remaining is None
+        assert (ids.made, ids.remaining) == (0, None)
         assert ids.next_ids(10)[-1] == 10
         time.sleep(0.02)
         assert ids.counts.segments == 1
