@@ -258,30 +258,37 @@ def test_opentelemetry_observes_the_same_numbers(reader: Any, server: RedisServe
     pool += "-slow"
     # so long that its thread beats once at most
     WorkerPool(server.url, pool).create(PoolConfig(name=pool, ttl_ms=600_000))
-    with snowredis.connect(server.url, pool=pool, ttl=600) as ids:
+
+    def points() -> dict[str, tuple[str, Any]]:
+        """Return the unit and the point of each metric of the pool, and of the tag with its name."""
+        return {
+            metric.name: (metric.unit, point)
+            for metric in reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
+            for point in metric.data.data_points
+            if pool in (point.attributes.get("pool"), point.attributes.get("tag"))
+        }
+
+    with (
+        snowredis.connect(server.url, pool=pool, ttl=600) as ids,
+        snowredis.generator("segment", url=memory_pool(), tag=pool, step=10) as numbers,
+    ):
         ids.next_ids(7)
+        numbers.next_ids(25)
         ids._beat()
-        data = reader.get_metrics_data()
+        found = points()
         ids._beat()
-        later = reader.get_metrics_data()
-    points = {
-        metric.name: point
-        for metric in data.resource_metrics[0].scope_metrics[0].metrics
-        for point in metric.data.data_points
-        if point.attributes.get("pool") == pool
-    }
-    assert set(points) == {metric.otel for metric in PROCESS if metric.name != "snowredis_clock_wait_seconds"}
-    assert (points["snowredis.ids"].value, points["snowredis.leases"].value) == (7, 1)
-    heartbeats = points["snowredis.heartbeat"]
+        later = points()
+    shown = [metric for metric in (*PROCESS, *SEGMENTS) if metric.name != "snowredis_clock_wait_seconds"]
+    assert {name: unit for name, (unit, _) in found.items()} == {metric.otel: metric.unit for metric in shown}
+    values = [found[f"snowredis.{name}"][1].value for name in ("ids", "leases", "segment_numbers")]
+    assert values == [7, 1, 25]
+    heartbeats = found["snowredis.heartbeat"][1]
     assert (heartbeats.count > 0, tuple(heartbeats.explicit_bounds)) == (True, BOUNDS_S)
     assert heartbeats.sum == pytest.approx(sum(ids.counts.heartbeats.sums_s), rel=1)
-    counts = {
-        point.count
-        for metric in later.resource_metrics[0].scope_metrics[0].metrics
-        for point in metric.data.data_points
-        if metric.name == "snowredis.heartbeat" and point.attributes.get("pool") == pool
-    }
-    assert min(counts) > heartbeats.count
+    assert later["snowredis.heartbeat"][1].count > heartbeats.count
+    # of a closed generator, what it counted
+    closed = {metric.otel for metric in SEGMENTS if metric.kind == "counter"}
+    assert closed == points().keys() & {metric.otel for metric in SEGMENTS}
 
 
 def test_what_generators_of_one_pool_counted_is_added_up() -> None:
@@ -415,30 +422,3 @@ def test_counters_of_several_processes_are_added_up_and_survive_the_death_of_a_w
         assert (closed["snowredis_segment_left"], closed["snowredis_segment_step"]) == (0, 0)
         assert worker.communicate("\n", timeout=30) == ("", "")
         assert worker.returncode == 0
-
-
-def test_opentelemetry_observes_segments_by_tag(reader: Any) -> None:
-    ids = snowredis.generator("segment", url=memory_pool(), tag="observed", step=10)
-    ids.next_ids(25)
-
-    def points() -> dict[str, Any]:
-        data = reader.get_metrics_data()
-        return {
-            metric.name: (point.value, metric.unit, dict(point.attributes))
-            for metric in data.resource_metrics[0].scope_metrics[0].metrics
-            for point in metric.data.data_points
-            if point.attributes.get("tag") == "observed"
-        }
-
-    first = points()
-    names = {metric.otel: metric for metric in SEGMENTS}
-    assert first.keys() >= names.keys()
-    assert first["snowredis.segment_numbers"] == (25, "{number}", {"tag": "observed"})
-    assert first["snowredis.segment_step"][0] >= 10
-    assert first["snowredis.segment_waits"][0] >= 1
-    assert all(unit == names[name].unit for name, (_, unit, _) in first.items())
-    ids.next_ids(5)
-    ids.close()
-    closed = points()
-    assert closed["snowredis.segment_numbers"][0] == 30
-    assert closed.keys() == {metric.otel for metric in SEGMENTS if metric.kind == "counter"}
