@@ -70,18 +70,6 @@ def test_a_pool_that_does_not_exist_is_not_made_by_a_typing_error(
     assert served.ask("/readyz")[0] == 503
 
 
-def test_a_new_pool_says_for_how_long_its_first_worker_waits(server: RedisServer, pool_name: str, serve: Serve) -> None:
-    served = serve("--pool", pool_name, url=server.url, ready="/healthz", SNOWREDIS_SERVE_CREATE="1")
-
-    def waits() -> Any:
-        return served.ask("/readyz")[0] == 503 and served.ask("/id")[1]["retry-after"]
-
-    # ttl + max_clock_lead + failover_slack, less what has passed
-    assert 25 <= int(eventually(waits, "the wait", 10)) <= 35
-    status, _, body = served.ask("/id")
-    assert (status, json.loads(body)["error"]) == (503, "FloorWait")
-
-
 def test_an_address_that_cannot_be_used_is_one_line(server: RedisServer, pool_name: str, serve: Serve) -> None:
     new_pool(server.url, pool_name)
     with socket.socket() as taken:

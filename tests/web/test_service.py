@@ -248,6 +248,16 @@ def test_settings_that_nobody_gives_are_the_pools_own(server: RedisServer, pool_
     assert snowredis.WorkerPool(server.url, pool_name).workers() == []
 
 
+def test_a_new_pool_says_for_how_long_its_first_worker_waits(server: RedisServer, pool_name: str) -> None:
+    variables = {"URL": server.url, "SERVE_POOLS": pool_name, "SERVE_CREATE": "1", "SERVE_WAIT_S": "0"}
+    with client_of(from_environment({f"SNOWREDIS_{name}": text for name, text in variables.items()})) as client:
+        answer = client.get("/id")
+        assert (answer.status_code, answer.json()["error"]) == (503, "FloorWait")
+        # ttl + max_clock_lead + failover_slack, less what has passed
+        assert 25 <= int(answer.headers["retry-after"]) <= 35
+        assert client.get("/readyz").status_code == 503
+
+
 # --- the environment -------------------------------------------------------------------------------
 
 
