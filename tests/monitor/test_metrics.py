@@ -286,7 +286,7 @@ def test_opentelemetry_observes_the_same_numbers(reader: Any, server: RedisServe
     assert (heartbeats.count > 0, tuple(heartbeats.explicit_bounds)) == (True, BOUNDS_S)
     assert heartbeats.sum == pytest.approx(sum(ids.counts.heartbeats.sums_s), rel=1)
     assert later["snowredis.heartbeat"][1].count > heartbeats.count
-    # of a closed generator, what it counted
+    # a closed generator leaves what it counted
     closed = {metric.otel for metric in SEGMENTS if metric.kind == "counter"}
     assert closed == points().keys() & {metric.otel for metric in SEGMENTS}
 
