@@ -92,7 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(parser: Parser, argv: Sequence[str] | None) -> int:
     try:
-        args = parser.parse_args(argv)
+        args, unknown = parser.parse_known_args(argv)
+        if unknown:
+            # the command knows its options
+            args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     except SystemExit as stop:
         # --help, --version, or a usage error, which argparse has printed
         return stop.code if isinstance(stop.code, int) else ExitCode.OK

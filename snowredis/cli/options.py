@@ -128,7 +128,7 @@ def add_commands(parser: Parser, title: str, commands: Sequence[Command], wanted
         if wanted not in (None, command.name):
             continue
         command.add_arguments(child)
-        child.set_defaults(run=command.run)
+        child.set_defaults(run=command.run, parser=child)
         if command.commands:
             add_commands(child, "action", command.commands)
 

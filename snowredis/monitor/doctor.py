@@ -283,7 +283,8 @@ def _check_open(client: Any, tags: Sequence[str]) -> Condition | None:
     if closed:
         return critical(
             f"{count(len(closed), 'tag')} of numbers that hand out none: {', '.join(closed)}",
-            "snowredis numbers show TAG says more; snowredis numbers open TAG --from N opens a closed one",
+            "snowredis numbers show TAG says more. Create one that this Redis does not know above all numbers in use: "
+            "snowredis numbers create TAG --start N. Open others, and dated ones: snowredis numbers open TAG --from N",
         )
     if number and not int(_info(client, "persistence").get("aof_enabled", 1)):
         return warning(

@@ -205,7 +205,9 @@ def read_tag(store: RedisTag) -> TagInfo | None:
     settings = dict(part.partition("=")[::2] for part in fields["signature"].split())
     if settings.pop("format", "") != str(FORMAT):
         return TagInfo(tag=store.tag, where=store.where, settings=settings)
-    settings |= {name: fields[name] for name in ("format", "durability", "start", "stride") if fields.get(name)}
+    # a tag that Redis does not know has no stride, and its start is not known
+    known = ("format", "durability", *(("start", "stride") if fields.get("stride") != "0" else ()))
+    settings |= {name: fields[name] for name in known if fields.get(name)}
 
     def whole(name: str, stored: Mapping[str, str] = fields, default: str = "") -> int:
         text = stored.get(name, default)

@@ -136,6 +136,12 @@ def test_2_for_a_line_that_makes_no_sense(argv: list[str], offline: Cli) -> None
     assert result.err
 
 
+@pytest.mark.parametrize("command", ["numbers create", "workers"])
+def test_what_a_command_does_not_take_leads_to_the_help_of_that_command(command: str, offline: Cli) -> None:
+    result = offline(*command.split(), "orders", "more", "--step", "10")
+    assert (result.code, result.err.rstrip().endswith(f"See: snowredis {command} --help")) == (2, True), result.err
+
+
 @pytest.mark.parametrize(
     "argv",
     [

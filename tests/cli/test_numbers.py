@@ -39,7 +39,11 @@ def test_a_tag_that_redis_lost_is_created_again_above_its_numbers(cli: Cli, serv
     with snowredis.generator("segment", url=server_url, tag=pool_name) as ids:
         with pytest.raises(NumbersClosed) as closed:
             ids.next_id()
-        assert re.search(r"why +this Redis does not know the tag", cli("numbers", "show", pool_name).out)
+        shown = cli("numbers", "show", pool_name).out
+        assert re.search(r"why +this Redis does not know the tag", shown)
+        # what was given to it is not known
+        assert "stride" not in shown
+        assert "numbers create TAG --start N" in " ".join(cli("doctor", "--tag", pool_name).out.split())
         refused = cli("numbers", "open", pool_name, "--from", "500", "--yes")
         assert (refused.code, "nor its start, stride and maximum" in refused.err) == (3, True)
         advised = re.search(r"snowredis (numbers create \S+ --start N)", str(closed.value))
