@@ -25,6 +25,7 @@ from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.lease import Lease, Owner, parse_owner
 from snowredis.monitor.pool import Refusal, Snapshot
 from snowredis.process.names import owner_text
+from snowredis.servers.scripts import text_of
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol.messages import ids_until_ms
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
@@ -532,6 +533,28 @@ def test_ids_of_workers_that_were_adopted_after_a_wipe_have_a_certain_maker(own_
         assert found.certainty == "unknown"
         for ids in fleet:
             ids.close()
+
+
+def test_a_lease_that_came_back_in_an_older_state_and_is_adopted_counts_as_no_end(own_server: RedisServer) -> None:
+    new_pool(own_server.url, "orders")
+    client, (key, leases, _) = own_server.client(), pool_keys("orders")
+    with (
+        contextlib.closing(WorkerPool(own_server.url, "orders")) as seen,
+        snowredis.connect(own_server.url, pool="orders") as ids,
+    ):
+        ids.next_id()
+        # as a snapshot of before the last renewals has it, in another server
+        record = LeaseRecord.parse(text_of(client.hget(key, "w:0")))
+        assert record is not None
+        older = record._replace(lease_end_ms=record.claimed_ms + 1)
+        client.hset(key, mapping={"w:0": older.pack(), "run_id": "0" * 40})
+        client.zadd(leases, {"0": older.lease_end_ms})
+        ids._beat()
+        info, kinds = seen.info(), [event.kind for event in seen.events()]
+        assert kinds == [EventKind.FLOOR, EventKind.CLAIMED, EventKind.FLOOR, EventKind.ADOPTED]
+        assert (info.claims, info.adopted, info.expired, info.returned) == (1, 1, 0, 0)
+        # the record says when it was claimed
+        assert seen.workers()[0].claimed_ms == record.claimed_ms
 
 
 def test_a_generator_that_python_deleted_is_released_with_the_ids_that_it_made(

@@ -85,15 +85,13 @@ return transaction(function(pool)
     return { 'lost', reason, keeps and '1' or '0' }
   end
 
-  local ended, adopted = r and r.token ~= '' and r.lease_end <= now, not is_granted_here
-  if ended and not adopted then
+  local adopted = not is_granted_here
+  if adopted then
+    -- whether a lease of before ended is not known: Redis may have forgotten a renewal
+    r = adopted_record(pool, r, is_own)
+  elseif r.token ~= '' and r.lease_end <= now then
     note_return(pool, worker, r)
-  elseif ended and r.lease_end > pool.swept then
-    -- nobody wrote that it ended, since Redis may only have forgotten a renewal; those who read the pool counted it
-    count(pool, 'expired')
-    if is_own then count(pool, 'returned') end
   end
-  if adopted then r = adopted_record(pool, r, is_own) end
   if tonumber(string.match(stats, '%d+$') or 0) > tonumber(string.match(r.stats, '%d+$') or 0) then
     event(pool, now, 'clock-back', worker, owner, r.lanes[1], r['until'], 'stats', stats)
   end
