@@ -544,7 +544,7 @@ def test_a_lease_that_came_back_in_an_older_state_and_is_adopted_counts_as_no_en
     ):
         ids.next_id()
         # as a snapshot of before the last renewals has it, in another server
-        record = LeaseRecord.parse(text_of(client.hget(key, "w:0")))
+        record = LeaseRecord.parse(text_of(client.hget(key, "w:0") or b""))
         assert record is not None
         older = record._replace(lease_end_ms=record.claimed_ms + 1)
         client.hset(key, mapping={"w:0": older.pack(), "run_id": "0" * 40})

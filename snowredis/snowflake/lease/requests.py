@@ -255,7 +255,9 @@ class LeaseManager:
         self.view.log_alarm(reply)
         if reply.adopted:
             worker = held.lease.worker
-            log.warning("pool %s: Redis may have lost what it knew; worker id %d stays leased", self.config.name, worker)
+            log.warning(
+                "pool %s: Redis may have lost what it knew; worker id %d stays leased", self.config.name, worker
+            )
         return True
 
     def _refused(self, held: HeldLease | None, error: LayoutMismatch) -> None:
