@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -95,13 +94,3 @@ def process_environment(server_url: str) -> dict[str, str]:
 def short_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory whose path leaves room for that of a socket in it."""
     return tmp_path_factory.mktemp("d")
-
-
-@pytest.fixture
-def hostile_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write labels to Redis as they are given, as no process of ours does."""
-
-    def owner_text(host: str, pid: int, label: str, *_: object) -> str:
-        return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"))
-
-    monkeypatch.setattr("snowredis.snowflake.lease.requests.owner_text", owner_text)
