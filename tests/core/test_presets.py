@@ -12,7 +12,7 @@ from hypothesis import given
 
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts, preset_source, resolve_layout
-from snowredis.errors import ConfigError, LayoutError
+from snowredis.errors import ConfigError
 from tests.core.test_layout import any_layout
 
 NAMES = (
@@ -168,11 +168,6 @@ def test_a_spec_that_cannot_be_read_is_refused_with_the_reason_and_an_example(sp
     assert repr(spec) in str(caught.value)
     assert why in str(caught.value)
     assert "valid one: 41/0/2/10/10;tick_ms=1" in str(caught.value)
-
-
-def test_a_spec_whose_bits_do_not_fit_is_refused_by_the_layout_itself() -> None:
-    with pytest.raises(LayoutError, match=r"73 bits do not fit in 63, and 37 bits of 1 ms last 4\.4 years"):
-        resolve_layout("37/0/0/20/16")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Prove with Z3 that no tick of a lane is granted twice, for any number of processes, claims, renewals and losses.
 
-    python -m tests.lab.spec.proof
-
 An inductive invariant: it holds at first, and every step keeps it. So it holds for ever, whatever the number of steps,
 the times and the constants. One lane of one worker id is enough: worker ids share only the floor and the incarnation.
 
@@ -20,7 +18,6 @@ Three assumptions are not proved here. Without any one of them, Z3 finds a step 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -243,22 +240,3 @@ def check(off: str = "") -> Iterator[tuple[str, bool | None]]:
     for step, formula in steps(s, t, off).items():
         for name, part in invariant(t):
             yield f"{step}: {name}", holds(*before, formula, z3.Not(part))
-
-
-def main() -> int:
-    words = {True: "proved", False: "COUNTEREXAMPLE", None: "NOT KNOWN"}
-    print("with all rules")
-    as_expected = True
-    for where, proved in check():
-        print(f"{where}: {words[proved]}")
-        as_expected = as_expected and proved is True
-    for rule in RULES:
-        broken = [where for where, proved in check(rule) if proved is False]
-        as_expected = as_expected and bool(broken)
-        print(f"without {rule}, a counterexample of: {'; '.join(broken) or 'NOTHING'}")
-    print("as expected" if as_expected else "NOT AS EXPECTED")
-    return 0 if as_expected else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
