@@ -183,8 +183,17 @@ def test_a_closed_generator_makes_nothing(ids: SegmentGenerator) -> None:
         pickle.dumps(ids)
 
 
+def test_a_forked_child_has_nothing_of_its_parent_and_counts_anew(ids: SegmentGenerator) -> None:
+    ids.next_ids(200)
+    eventually(lambda: ids._buffer.ready)
+    assert ids.steps.size > 10
+    ids._after_fork()
+    assert (ids.counts.segments, ids.made, ids.left, ids.steps.size) == (0, 0, 0, 10)
+
+
 def test_suspend_drops_what_a_clone_would_have(ids: SegmentGenerator) -> None:
-    first = ids.next_id()
+    first = ids.next_ids(200)[-1]
+    eventually(lambda: ids._buffer.ready)
     ids.resume()
     assert ids.next_id() == first + 1
     numbers, _ = ids._block
@@ -194,8 +203,9 @@ def test_suspend_drops_what_a_clone_would_have(ids: SegmentGenerator) -> None:
     with pytest.raises(GeneratorClosed) as caught:
         ids.next_id()
     assert caught.value.suspended
+    assert (ids.left, ids.steps.size) == (0, 10)
     ids.resume()
-    assert ids.next_id() > 10
+    assert ids.next_id() > first + 1
 
 
 def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server: RedisServer) -> None:

@@ -13,7 +13,6 @@ from snowredis.snowflake.protocol.messages import (
     Behind,
     Created,
     Exists,
-    Granted,
     LossReason,
     Lost,
     PoolFull,
@@ -206,21 +205,6 @@ def test_a_pool_that_was_created_while_clocks_were_ahead_is_open_once_they_are_r
     assert isinstance(stepped.holder().ask_claim(), Behind)
 
 
-def test_a_floor_counts_from_the_clock_of_the_caller_if_the_redis_clock_is_behind(stepped: Place) -> None:
-    """The Redis clock is corrected later, and nothing that was granted before the loss is granted again."""
-    assert stepped.step is not None
-    behind_ms = LEAD_MS + TTL_MS
-    stepped.created()
-    before = Holder(stepped.store, stepped.now_ms).claim()
-    stepped.wipe()
-    true_ms = stepped.now_ms()
-    stepped.step(-behind_ms)
-    answer = Holder(stepped.store, lambda: true_ms).settling()
-    assert answer.floor_ms == true_ms + FLOOR_MS > before.until_ms
-    stepped.step(behind_ms)
-    assert stepped.holder().ask_claim().floor_ms == answer.floor_ms
-
-
 def test_a_caller_far_ahead_of_the_redis_clock_is_refused_when_it_notices_a_loss(stepped: Place) -> None:
     assert stepped.step is not None
     stepped.created()
@@ -233,18 +217,6 @@ def test_a_caller_far_ahead_of_the_redis_clock_is_refused_when_it_notices_a_loss
         assert refused.value.code == "clock"
     # whose clock agrees with that of Redis notices it
     assert isinstance(stepped.holder().ask_claim(), Settling)
-
-
-def test_a_small_step_back_of_the_redis_clock_changes_no_lease_end(stepped: Place) -> None:
-    assert stepped.step is not None
-    stepped.created().elapse(SKEW_MS)
-    holder = stepped.holder().claim()
-    stepped.step(-SKEW_MS)
-    assert isinstance(stepped.holder().ask_claim(), Granted)
-    stepped.elapse(TTL_MS)
-    others = [stepped.holder().claim().worker for _ in range(3)]
-    assert holder.worker not in others
-    assert isinstance(stepped.holder().ask_claim(), PoolFull)
 
 
 def test_after_a_wipe_living_holders_go_on_and_newcomers_wait(lossy: Place) -> None:

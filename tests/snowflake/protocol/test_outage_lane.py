@@ -12,7 +12,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
 from snowredis.snowflake.protocol.administration import PoolAdministration
-from snowredis.snowflake.protocol.messages import Created, Granted, LossReason, Renewed, Settling
+from snowredis.snowflake.protocol.messages import Created, Granted, LossReason, Renewed
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from tests.snowflake.protocol.conftest import CONFIG, TTL_MS, Place, open_place, wall_ms
 from tests.support.holder import Holder, create, fresh_hex
@@ -43,12 +43,6 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Place]:
 def lossy(place: Place) -> Place:
     """A pool that can lose its data."""
     return place.created()
-
-
-@pytest.fixture(params=["model"])
-def stepped(request: pytest.FixtureRequest) -> Iterator[Place]:
-    for place in open_place(request, WITH_LANE):
-        yield place.created()
 
 
 def opens(holder: Holder) -> int:
@@ -297,18 +291,6 @@ def test_adoption_looks_at_the_end_of_the_ordinary_reservation_only(lossy: Place
     lossy.elapse(TTL_MS - LEAD_MS - SKEW_MS + 5)
     assert holder.lost().reason == LossReason.TOO_OLD
     assert holder.outage_ms > lossy.now_ms() + DAY_MS // 2
-
-
-def test_an_outage_floor_of_a_time_when_the_redis_clock_was_ahead_is_replaced(stepped: Place) -> None:
-    assert stepped.step is not None
-    true_ms = stepped.now_ms()
-    stepped.wipe()
-    stepped.step(DAY_MS)
-    assert isinstance(Holder(stepped.store, lambda: true_ms).ask_claim(), Settling)
-    stepped.step(-DAY_MS)
-    stepped.holder().ask_claim()
-    stepped.elapse(FLOOR_MS + SLACK_MS)
-    assert opens(stepped.holder().claim()) <= true_ms + OUTAGE_FLOOR_MS
 
 
 @pytest.mark.parametrize("kind", ["model", "redis"])
