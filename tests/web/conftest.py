@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +34,6 @@ TOKEN = "correct-horse-battery-staple"
 def client_of(app: Service, host: str = "127.0.0.1", **options: Any) -> TestClient:
     """Return a client that connects over loopback."""
     return TestClient(app, base_url=f"http://{host}:8600", **options)
-
-
-@contextlib.asynccontextmanager
-async def running(app: Service) -> AsyncIterator[Service]:
-    """Run *app* without a server."""
-    await app.start()
-    try:
-        yield app
-    finally:
-        await app.stop()
 
 
 @pytest.fixture(autouse=True)
