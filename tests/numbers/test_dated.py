@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,8 +24,6 @@ from tests.support import warm
 from tests.support.servers import PROGRAM
 
 ROOT = Path(__file__).parents[2]
-Make = Callable[..., DatedGenerator]
-
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
 
 

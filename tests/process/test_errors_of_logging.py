@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -31,8 +30,6 @@ from snowredis.testing import ManualClock, memory_pool
 from tests.support import warm
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-
-ROOT = Path(__file__).parents[2]
 
 
 class Broken(logging.Handler):

@@ -28,7 +28,6 @@ LONGER = PoolConfig(name="orders", layout=OLD, ttl_ms=2_000, outage_reserve_ms=D
 # no restart of a server takes as long
 USUAL = PoolConfig(name="orders", layout=OLD, outage_reserve_ms=DAY_MS)
 PLAIN = PoolConfig(name="orders", layout=OLD, outage_reserve_ms=0)
-NEW = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=7)
 KEY = pool_keys("orders")[0]
 
 

@@ -49,15 +49,12 @@ from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer, replicated
 from tests.support.waiting import eventually
 
-ROOT = Path(__file__).parents[3]
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 # over before a test gets bored
 SHORT = PoolConfig(name="short", layout=LAYOUT, ttl_ms=240)
 # survives the restart of a server on a busy machine
 LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=3_000, max_clock_lead_ms=60, failover_slack_ms=60)
 PAIR = replace(LONG, layout=Layout(timestamp_bits=41, backup_bits=1, worker_bits=1, sequence_bits=10))
-# clocks are read before and after a call
-SLACK_MS = 40
 
 
 def open_store(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
