@@ -153,7 +153,7 @@ def test_a_redis_that_does_not_answer_has_its_own_exit_code(offline: Cli, tmp_pa
     assert "Meanwhile, do not restart workers: those with ids go on" in listed.err
 
 
-def test_replicas_without_a_slack_are_warned_of(offline: Cli, own: RedisServer, tmp_path: Path) -> None:
+def test_replicas_without_a_slack_are_warned_of(own: RedisServer) -> None:
     finding = checks._replication({"role": "master", "connected_slaves": 2}, own.client())
     assert finding.level == "warning"
     assert "min_replicas" in finding.advice

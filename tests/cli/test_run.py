@@ -92,7 +92,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_a_program_gets_its_worker_id_and_its_exit_code_is_passed_on(start: Start, own_server: RedisServer) -> None:
+def test_a_program_gets_its_worker_id_and_its_exit_code_is_passed_on(start: Start) -> None:
     names = ("WORKER_ID", "DATACENTER", "LAYOUT", "FROM", "UNTIL")
     script = f"echo {' '.join(f'$SNOWREDIS_{name}' for name in names)}; exit 7"
     process = start("sh", "-c", script)

@@ -283,7 +283,7 @@ def test_insert_from_select_is_refused_because_all_rows_would_get_one_id(engine:
 # --- another generator ---------------------------------------------------------------------------
 
 
-def test_a_column_may_have_a_generator_of_its_own(calls: list[int]) -> None:
+def test_a_column_may_have_a_generator_of_its_own() -> None:
     pool = memory_pool()
     ids = snowredis.connect(pool, layout="twitter")
     mine = snowredis.connect(pool, layout="twitter")

@@ -129,7 +129,7 @@ def test_the_rule_of_tags_is_what_their_scripts_use() -> None:
 
 
 def test_a_generator_of_a_tag_makes_numbers_and_can_do_nothing_else(
-    url_of: Callable[[str], str], own_server: RedisServer, capsys: pytest.CaptureFixture[str]
+    url_of: Callable[[str], str], own_server: RedisServer
 ) -> None:
     create_tag(own_server.url, "invoices")
     url = url_of("numbers")

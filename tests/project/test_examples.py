@@ -95,7 +95,7 @@ def test_an_example_says_what_to_type_and_what_it_needs(example: Path) -> None:
 @pytest.mark.parametrize(
     "example", [path for path in EXAMPLES if path.name not in RUN_ELSEWHERE], ids=lambda path: path.name
 )
-def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+def test_an_example_runs(example: Path) -> None:
     done = warm.run(
         [sys.executable, f"examples/{example.name}"],
         cwd=ROOT,
@@ -108,7 +108,7 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     assert done.stdout
 
 
-def test_a_registry_of_set_nx_ex_repeats_ids_and_a_lease_none(tmp_path: Path) -> None:
+def test_a_registry_of_set_nx_ex_repeats_ids_and_a_lease_none() -> None:
     done = subprocess.run(
         [sys.executable, "examples/home_made_registry.py", "4"],
         cwd=ROOT,
