@@ -129,6 +129,19 @@ def test_the_numbers_of_a_batch_that_failed_are_used_next(
     assert ids.next_ids(12) == list(range(2, 14))
 
 
+def test_a_call_after_one_that_failed_asks_again() -> None:
+    def refuse(_: int) -> range:
+        raise StoreUnavailable("memory", "away")
+
+    with open_generator(memory_pool(), tag="t", step=1, max_step=1) as ids, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ids._buffer, "_fetch", refuse)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="away"):
+                ids.next_id()
+        patch.undo()
+        assert ids.next_id() == 1
+
+
 def test_the_step_follows_the_consumption() -> None:
     steps = Steps(100, 50_000, 900.0)
     assert steps.next_size(0.0) == 100

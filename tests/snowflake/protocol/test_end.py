@@ -235,6 +235,14 @@ def test_a_process_with_other_settings_is_told_until_when_a_deleted_pool_lasts(p
         place.holder(place.wider).ask_claim()
 
 
+def test_an_end_that_only_the_redis_clock_has_passed_is_yet_to_come(place: Place) -> None:
+    place.holder().claim()
+    place.end()
+    place.stage.master.offset_us = 3_600_000_000
+    with pytest.raises(LayoutMismatch, match="The pool was deleted and ends at"):
+        place.holder(place.wider).ask_claim(ahead_ms=-3_600_000)
+
+
 def test_a_person_creates_the_next_pool_once_the_last_one_is_over(place: Place) -> None:
     place.holder().claim()
     ends = place.end()
