@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.lab.simulation import clones, pool_faults
+from tests.lab.simulation import clones, pool_faults, sequences
 from tests.lab.simulation import redis_faults as redis
 from tests.lab.simulation.process import MOST_PROCESSES, Process
 
@@ -311,4 +311,10 @@ FAULTS: dict[str, Fault] = {
     "changed_layout": pool_faults.changed_layout,
     "reclaim": reclaim,
     "heirs": heirs,
+    "deposed": sequences.deposed,
+    "twice": sequences.twice,
+    "inherited": sequences.inherited,
+    "released_late": sequences.released_late,
+    "deleted_away": sequences.deleted_away,
+    "relaned": sequences.relaned,
 }

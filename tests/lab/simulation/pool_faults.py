@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.lab.simulation.schedule import Simulation
 
 _Reply = TypeVar("_Reply", bound=Reply)
-CHANGES = ("mixed", "deleted", "changed", "changed_layout")
+CHANGES = ("mixed", "deleted", "changed", "changed_layout", "deleted_away", "relaned")
 OTHER_TTLS_MS = (4_000, 5_000, 9_000, 12_000)
 
 

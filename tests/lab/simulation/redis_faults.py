@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 # what lets Redis forget something
 LOSSES = (
     *("ahead", "wipe", "evict", "snapshot", "rollback", "failover", "split", "moved", "again", "boot"),
-    *("elsewhere", "boot_ahead"),
+    *("deposed", "twice", "elsewhere", "boot_ahead"),
 )
 # what there is only where failover_slack is set
-OF_SENTINEL = ("failover", "split")
+OF_SENTINEL = ("failover", "split", "deposed")
 # what INFO says of a server, in a whole schedule or now and then
 IDENTITIES = ("unidentified", "constant", "proxy")
 # what a durability of "assured" rules out: two masters that both acknowledge, and a memory that goes back
-NOT_ASSURED = ("rollback", "split", "elsewhere")
+NOT_ASSURED = ("rollback", "split", "deposed", "twice", "elsewhere")
 # clocks of hosts are right where the Redis clock is not, since then nothing bounds how far one may be ahead
 CLOCKS = ("skew", "step")
 # how far ahead a Redis clock is that was not set yet, s

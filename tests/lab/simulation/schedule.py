@@ -29,6 +29,7 @@ from tests.lab.simulation.pool_faults import CHANGES
 from tests.lab.simulation.process import Process
 from tests.lab.simulation.redis_faults import CLOCKS, IDENTITIES, LOSSES, NOT_ASSURED, OF_SENTINEL
 from tests.lab.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
+from tests.lab.simulation.sequences import WITH_OUTAGE_LANE
 from tests.lab.simulation.stand_ins import Host
 from tests.lab.simulation.world import START_US, Stuck, World
 from tests.support.holder import create
@@ -77,7 +78,7 @@ class Simulation:
         self.process_class: type[Process] = Process
         self._draw_settings()
         self._draw_servers()
-        self.machines = Machines(self) if {"reclaim", "heirs"} & {*self.classes} else None
+        self.machines = Machines(self) if {"reclaim", "heirs", "inherited"} & {*self.classes} else None
         # replaces the names of processes in their records; for rules.py
         self.name_rule: Callable[[ProcessName], ProcessName] | None = None
         # whether Redis forgot something, and whether it went back in time in a way that nobody can notice at once
@@ -116,9 +117,10 @@ class Simulation:
             random.choice((1000, 2000)) if set(OF_SENTINEL) & set(self.classes) else random.choice((0, 0, 0, 2000))
         )
         tick_ms = random.choice((1, 1, 10, 100, 1000, 7000))
+        in_outages = bool(set(WITH_OUTAGE_LANE) & set(self.classes))
         layout = Layout(
             timestamp_bits=41,
-            backup_bits=random.randint(0, 2),
+            backup_bits=max(random.randint(0, 2), int(in_outages)),
             worker_bits=random.randint(1, 3),
             # enough for what the makers ask for
             sequence_bits=random.randint(1, 4) + (tick_ms >= 100) * 3,
@@ -140,6 +142,7 @@ class Simulation:
         self.lead_us = self.config.max_clock_lead_ms * 1000
         self.skew_us = TTL_MS // 12 * 1000
         self.slack_us = slack_ms * 1000
+        self.reserve_us = self.config.outage_reserve_ms * 1000
         choices: tuple[tuple[ClockPolicy, int, int], ...] = (
             *(("backup", 10, 0),) * 3,
             *(("wait", wait_ms, ahead_ms) for wait_ms, ahead_ms in ((5_000, 0), (0, 0), (0, 1_000))),
@@ -159,11 +162,15 @@ class Simulation:
         # how often another task comes in where a clock is read
         self.preempt = random.choice((0.0, 0.02, 0.2))
         # a stranger who comes first would say what the pool is
-        self.created = random.random() < 0.6 or "mixed" in self.classes
+        self.created = random.random() < 0.6 or "mixed" in self.classes or in_outages
 
     def _draw_outage_reserve(self) -> int:
         # drawn from its own random numbers: what else a seed means stays as it was
-        return random.Random(f"outage {self.seed}").choice((0, 13_000, 20_000, 40_000, 24 * 3_600_000))
+        drawn = random.Random(f"outage {self.seed}").choice((0, 13_000, 20_000, 40_000, 24 * 3_600_000))
+        if "relaned" in self.classes:
+            # the new pool waits for the end of all outage lanes
+            drawn = min(drawn, 40_000)
+        return drawn or 20_000 if set(WITH_OUTAGE_LANE) & set(self.classes) else drawn
 
     def _draw_durability(self) -> str:
         hidden = bool({"unidentified", "proxy"} & set(self.classes))
@@ -332,7 +339,8 @@ class Simulation:
         self.world.run(self.heal_us)
         self._heal()
         config = self.config
-        floor_us = self.ttl_us + self.lead_us + self.skew_us + self.slack_us
+        longest_us = max(self.ttl_us, self.reserve_us * ("relaned" in self.classes))
+        floor_us = longest_us + self.lead_us + self.skew_us + self.slack_us
         # whoever comes waits out a floor where losses go unnoticed, after the end of a lease in a full pool
         floors = 2 if config.durability == "none" else 1
         reach_us = floors * floor_us + self.skew_us + 2000 * config.layout.tick_ms
