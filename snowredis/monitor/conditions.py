@@ -332,6 +332,15 @@ def _clocks(snapshot: Snapshot) -> Condition | None:
     return Condition("warning", text, "synchronize the clocks of these hosts", len(off))
 
 
+def _unread(snapshot: Snapshot) -> Condition | None:
+    if not (workers := snapshot.unreadable):
+        return None
+    ids = f"{count(len(workers), 'worker id')} ({', '.join(map(str, workers[:5]))}{', …' * (len(workers) > 5)})"
+    text = f"another program has written the records of {ids}: whether they are leased is not known"
+    advice = "keep other programs away from this key. A holder that lives logs an error that says what to do"
+    return Condition("warning", text, advice, len(workers))
+
+
 def _layout_ends(snapshot: Snapshot) -> Condition | None:
     info = snapshot.info
     left_ms, advice = info.layout_end_ms - info.now_ms, "move to a layout with more timestamp bits, or a later epoch"
@@ -367,7 +376,7 @@ TABLE: dict[str, tuple[str, Rule | None]] = {
     "alarm": ("ids may have been repeated", _alarm),
     "redis-unavailable": ("Redis does not serve", None),
     "pool-missing": ("no such pool", None),
-    "unread": ("not known", None),
+    "unread": ("not known", _unread),
     "floor": ("new workers wait", _floor),
     "without-ids": ("{} without ids", _without_ids),
     "silent": ("{} silent", _silent),

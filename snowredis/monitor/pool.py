@@ -152,6 +152,7 @@ class Snapshot:
             raised, or never renewed it.
         refusal: why Redis takes no renewal of the process that looks; None if it does, or if that process has no lease.
         is_back: Redis has just replied again: leases that ended meanwhile are renewed with the next heartbeat.
+        unreadable: worker ids with records that no script wrote: whether they are leased is not known.
     """
 
     info: PoolInfo
@@ -161,6 +162,7 @@ class Snapshot:
     lanes_until_ms: int = 0
     refusal: Refusal | None = None
     is_back: bool = False
+    unreadable: Annotated[tuple[int, ...], Shown("hidden")] = ()
 
     @property
     def leases(self) -> tuple[Lease, ...]:

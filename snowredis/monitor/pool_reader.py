@@ -69,14 +69,15 @@ class PoolReader(ABC):
 
     def state(self) -> Snapshot:
         """Return the pool, its valid leases, and those that ended without a release that no script wrote yet."""
-        leases = self._leases_after(self._swept_ms)
+        found = self._found_after(self._swept_ms)
+        leases, unreadable = _leases(found), (worker for worker, lease in found.items() if lease is None)
         living = tuple(each for each in leases if each.end_ms > self.now_ms and each.state != "released")
         ended = (each for each in leases if self._swept_ms < each.end_ms <= self.now_ms and each.state != "released")
-        return Snapshot(self._info(len(living)), living, tuple(ended))
+        return Snapshot(self._info(len(living)), living, tuple(ended), unreadable=tuple(sorted(unreadable)))
 
     def workers(self, *, alive_only: bool = True) -> list[Lease]:
         """Return the leases, by worker id; with *alive_only* false also those that have ended."""
-        leases = self._leases_after(self.now_ms if alive_only else None)
+        leases = _leases(self._found_after(self.now_ms if alive_only else None))
         return [each for each in leases if each.end_ms > self.now_ms or not alive_only]
 
     @property
@@ -94,10 +95,10 @@ class PoolReader(ABC):
     def _broken(self, reason: str) -> StoreUnavailable:
         return StoreUnavailable(self.where, reason, f"Remove it as `snowredis pool delete {self.name}` says", "broken")
 
-    def _leases_after(self, low: int | None) -> list[Lease]:
-        """Return the leases of _rows(), by worker id, without records that are not valid."""
-        found = (self._parse(int(worker), text) for worker, text in self._rows(low) if _WORKER.fullmatch(worker))
-        return sorted(each for each in found if each is not None)
+    def _found_after(self, low: int | None) -> dict[int, Lease | None]:
+        """Return the leases of _rows() by worker id; None for a record that no script wrote."""
+        rows = ((int(worker), text) for worker, text in self._rows(low) if _WORKER.fullmatch(worker))
+        return {worker: self._parse(worker, text) for worker, text in rows}
 
     def _parse(self, worker: int, text: str) -> Lease | None:
         """Return what the record in *text* shows of a worker id; None if no script wrote it."""
@@ -152,6 +153,10 @@ class PoolReader(ABC):
             alarm_until_ms=alarm.until_ms if alarm else 0,
             **{name: numbers[name] for name in ("version", "peak", *POOL_COUNTERS)},
         )
+
+
+def _leases(found: Mapping[int, Lease | None]) -> list[Lease]:
+    return sorted(lease for lease in found.values() if lease is not None)
 
 
 class RedisPoolReader(PoolReader):

@@ -9,6 +9,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound
+from snowredis.monitor.conditions import status_of
 from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.events import parse_event
 from snowredis.monitor.lease import lease_of
@@ -17,6 +18,7 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
 from snowredis.testing import ManualClock, memory_pool
 from snowredis.worker_pool import WorkerPool
+from tests.monitor.conftest import Scripted
 from tests.support.servers import RedisServer
 
 
@@ -45,6 +47,18 @@ def test_a_pool_of_another_format_is_refused_and_not_shown_as_empty(server: Redi
     found = [each for each in diagnose(server.url, pool.name) if each.subject == f"pool {pool.name}"]
     assert [(each.code, each.level) for each in found] == [("unread", "unknown")]
     assert pool.name in pool.pools()
+
+
+def test_a_record_that_another_program_wrote_is_not_passed_over(scripted: Scripted) -> None:
+    pool, holder = scripted()
+    for _ in range(2):
+        holder().claim()
+    pool.client.hset(pool_keys(pool.name)[0], "w:0", "hello")
+    assert [worker.worker for worker in pool.workers()] == [1]
+    (condition,) = status_of(pool.snapshot()).conditions
+    assert (condition.level, condition.code, condition.count) == ("warning", "unread", 1)
+    text = "another program has written the records of 1 worker id (0): whether they are leased is not known"
+    assert condition.text == text
 
 
 def test_events_come_the_oldest_first_and_in_parts(
