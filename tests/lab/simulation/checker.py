@@ -54,6 +54,8 @@ class Claim:
     outage_lane: int = -1
     # the first ms of the last tick of each lane that was used
     used: dict[int, int] = field(default_factory=dict)
+    # a clone has released it, and Redis may have lost that
+    may_return: bool = False
     # renewals that were under way when the clone was made, so that both may be answered
     shared_renewals: set[str] = field(default_factory=set)
 
@@ -114,6 +116,11 @@ class Checker:
         """Allow earlier ticks to be used twice: Redis went back in time."""
         self.lifted_until_ms = max(self.lifted_until_ms, until_ms)
         self.lifted_outage_until_ms = max(self.lifted_outage_until_ms, outage_until_ms)
+
+    def lose_releases(self) -> None:
+        """Let a holder be adopted whose lease a clone has released, and another process has since: Redis lost that."""
+        for claim in self.claims.values():
+            claim.may_return = claim.may_return or bool(claim.cloned_until and claim.ends)
 
     def lift_granted(self) -> None:
         """Allow what is granted now to be granted again: a clock was ahead, and Redis loses it."""
@@ -336,6 +343,8 @@ class Checker:
             if until[0] > claim.until[0]:
                 # renewed after all: what a clone of the holder tried to release, it did not
                 claim.ends = None
+                if claim.may_return:
+                    claim.cloned_until = tuple(map(max, claim.cloned_until, until))
             claim.until = tuple(map(max, claim.until, until))
         else:
             claim = Claim(held.token, lease.worker, process.name, opens, until)
