@@ -8,7 +8,7 @@ Each moment gets a redis-server, six workers with a ttl of 3 s and `snowredis se
 docs/alerts.yml, with its times shortened as the ttl is, and a headless Chromium looks at the dashboard. table.md has
 what each view says; NAME.txt the terminal and the logs, NAME.png the page. Exit code 1 if a view is not true: readiness
 and ids, the page and the status, who died, the condition, its alert and its advice, and the words of the page, of
-`workers`, `events`, `doctor` and the log. Takes about an hour; needs Linux, Chromium, redis-server, prometheus and
+`workers`, `events`, `doctor` and the log. Takes about 25 minutes; needs Linux, Chromium, redis-server, prometheus and
 snowredis[web,prometheus].
 """
 
