@@ -352,12 +352,12 @@ class IdSource:
         """Return the description of its ids."""
         return self._declared.describe()
 
-    def generator(self) -> Any:
+    def generator(self) -> IdGenerator[Any]:
         """Return the generator; the first call creates it. Raises ConfigError, and what the kind raises."""
         kind, settings = self._declared
         if not settings and not self._own.generators and effective_kind().kind is kind:
             # it is not kept here, since close() and use() replace it
-            return process_generator()
+            return _sources[-1].generator()
         return self._own.generator()
 
     def _open(self) -> IdGenerator[Any]:
@@ -377,13 +377,11 @@ class IdSource:
 
     def next_ids(self, count: int) -> list[Any]:
         """Make *count* ids at once."""
-        ids: list[Any] = self.generator().next_ids(count)
-        return ids
+        return self.generator().next_ids(count)
 
     async def anext_ids(self, count: int) -> list[Any]:
         """Make *count* ids at once. Async version of next_ids(): does not block the event loop."""
-        ids: list[Any] = await self.generator().anext_ids(count)
-        return ids
+        return await self.generator().anext_ids(count)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return IdSource, (self._kind, self._settings)

@@ -47,10 +47,6 @@ def client_of_url(url: str) -> Any:
         from snowredis.servers.refusals import check_certificates
 
         check_certificates(url)
-    if scheme in ("redis", "rediss", "unix") and (gap := _gap(url)):
-        from snowredis.servers.refusals import unusable_url
-
-        raise unusable_url(url, gap, is_ours=True) from None
     try:
         if scheme == "sentinel":
             from snowredis.servers.failover import from_sentinel_url
@@ -60,16 +56,24 @@ def client_of_url(url: str) -> Any:
             from snowredis.servers.failover import from_cluster_url
 
             return from_cluster_url(url)
-        return prepare(redis.Redis.from_url(url, **limits()))
+        gap = _gap(url) if scheme in ("redis", "rediss", "unix") else ""
+        if not gap:
+            return prepare(redis.Redis.from_url(url, **limits()))
     # nothing connects here: a ConnectionError is about a value
     except (ValueError, TypeError, redis.ConnectionError) as error:
         from snowredis.servers.refusals import unusable_url
 
         raise unusable_url(url, str(error)) from None
+    from snowredis.servers.refusals import unusable_url
+
+    raise unusable_url(url, gap, is_ours=True) from None
 
 
 def _gap(url: str) -> str:
-    """Return why redis-py would take another server or database than *url* means; empty: it would not."""
+    """Return why redis-py would take another server or database than *url* means; empty: it would not.
+
+    Raises ValueError.
+    """
     scheme, address, path, query, fragment = urlsplit(url)
     host = address.rpartition("@")[2].partition(":")[0]
     if "@" in fragment or (scheme != "unix" and ("@" in path or ("@" in query and not host))):

@@ -169,6 +169,8 @@ def test_a_cluster_url_connects_to_nothing_yet() -> None:
         ("redis://host/0?no_such_option=1", "no_such_option"),
         ("redis://:sec/ret@host", "it cannot be parsed"),
         ("redis://:sec#ret@host", "it cannot be parsed"),
+        ("redis://:sec@[::1/0", "it cannot be parsed"),
+        ("redis://[::1/0", "Invalid IPv6 URL"),
         ("bogus://:secret@host", "bogus://:***@host"),
         ("sentinel://a:26379", "the master's name"),
         ("sentinel://a/m/x", "the master's name"),
