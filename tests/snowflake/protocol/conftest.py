@@ -60,15 +60,21 @@ def really_wait(ms: int) -> None:
     time.sleep(ms / 1000)
 
 
+@pytest.fixture
+def config() -> PoolConfig:
+    """Constants of the pools below; a file of tests may have others."""
+    return CONFIG
+
+
 @pytest.fixture(params=["model", "redis"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    yield from open_place(request, CONFIG)
+def place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[Place]:
+    yield from open_place(request, config)
 
 
 @pytest.fixture(params=["model", "redis", "memory"])
-def pool(request: pytest.FixtureRequest) -> Iterator[Place]:
+def pool(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[Place]:
     """A pool that a person created, and one in memory."""
-    for place in open_place(request, CONFIG):
+    for place in open_place(request, config):
         yield place.created()
 
 

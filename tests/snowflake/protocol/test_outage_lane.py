@@ -28,21 +28,9 @@ THREE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=2, sequence_bits=10
 WITH_LANE = replace(CONFIG, layout=THREE, outage_reserve_ms=DAY_MS)
 
 
-@pytest.fixture(params=["model", "redis"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    yield from open_place(request, WITH_LANE)
-
-
-@pytest.fixture(params=["model", "redis", "memory"])
-def pool(request: pytest.FixtureRequest) -> Iterator[Place]:
-    for place in open_place(request, WITH_LANE):
-        yield place.created()
-
-
 @pytest.fixture
-def lossy(place: Place) -> Place:
-    """A pool that can lose its data."""
-    return place.created()
+def config() -> PoolConfig:
+    return WITH_LANE
 
 
 def opens(holder: Holder) -> int:
