@@ -18,14 +18,14 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import accumulate, starmap
+from itertools import starmap
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Exported
 from prometheus_client.multiprocess import mark_process_dead
 
@@ -34,10 +34,10 @@ from snowredis.monitor.metrics import (
     PROCESS,
     SEGMENTS,
     Metric,
+    Samples,
     SegmentTotals,
     TotalsTracker,
     by_metric,
-    new_durations,
     samples_of_pools,
 )
 from snowredis.monitor.pool_monitor import PoolMonitor
@@ -45,7 +45,6 @@ from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children
 from snowredis.process.log import log
 from snowredis.settings import required_pool
-from snowredis.snowflake.lease.context import BOUNDS_S, Durations
 
 # the directory of the files, of prometheus_client
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -54,8 +53,6 @@ EVERY_S = 5.0
 # the value of a gauge that has none: it hides no other process' value, no reservation seems to end, and no value of a
 # closed generator stays
 _UNKNOWN = {"livemin": inf, "livesum": 0.0, "livemax": 0.0}
-# the ends of the buckets as Prometheus writes them; the last one has none
-_BUCKETS = (*map(repr, BOUNDS_S), "+Inf")
 # pools that are read at once: if Redis hangs, each takes about a second, and a scrape has ten
 _AT_ONCE = 16
 
@@ -76,7 +73,7 @@ class MetricFiles:
     def _start(self) -> None:
         # a forked child starts at 0, and the lock may be held by a thread of the parent
         self._lock, self._stop = threading.Lock(), threading.Event()
-        self._before: dict[tuple[Metric, tuple[str, ...]], Any] = {}
+        self._before: Samples = {}
         threading.Thread(target=self._run, name="snowredis-metrics", daemon=True).start()
 
     def _run(self) -> None:
@@ -114,14 +111,11 @@ class MetricFiles:
         self._warning = problem
 
     def _write(self, metric: Metric, labels: tuple[str, ...], value: Any) -> None:
-        written, before = self._metrics[metric].labels(*labels), self._before.get((metric, labels))
+        written = self._metrics[metric].labels(*labels)
         if metric.kind == "gauge":
             written.set(value)
-        elif metric.kind == "counter":
-            written.inc(max(0, value - (before or 0)))
         else:
-            for duration in new_durations(before or Durations(), value):
-                written.observe(duration)
+            written.inc(max(0, value - self._before.get((metric, labels), 0)))
         self._before[metric, labels] = value
 
     def close(self) -> None:
@@ -170,23 +164,16 @@ def _made(metric: Metric) -> Any:
     if metric.kind == "gauge":
         mode: Any = metric.merged
         return Gauge(metric.family, metric.text, metric.labels, registry=None, multiprocess_mode=mode)
-    if metric.kind == "counter":
-        return Counter(metric.family, metric.text, metric.labels, registry=None)
-    return Histogram(metric.family, metric.text, metric.labels, registry=None, buckets=BOUNDS_S)
+    return Counter(metric.family, metric.text, metric.labels, registry=None)
 
 
 def as_prometheus(metric: Metric, values: Mapping[tuple[str, ...], Any] = MappingProxyType({})) -> Exported:
     """Return a metric with its values by labels as prometheus_client has it."""
-    kind = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
-    converted: Any = kind[metric.kind](metric.family, metric.text, labels=list(metric.labels))
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    converted = kind(metric.family, metric.text, labels=metric.labels)
     for labels, value in values.items():
-        if isinstance(value, Durations):
-            # Prometheus counts in each bucket those below it, too
-            counts = accumulate(value.counts)
-            converted.add_metric(labels, [*zip(_BUCKETS, counts, strict=True)], sum(value.sums_s))
-        else:
-            converted.add_metric(labels, value)
-    return converted  # type: ignore[no-any-return]
+        converted.add_metric(labels, value)
+    return converted
 
 
 class ProcessMetrics:

@@ -10,14 +10,14 @@ import os
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from snowredis.monitor.conditions import LEVELS, TABLE
 from snowredis.monitor.lease import STATES
-from snowredis.snowflake.lease.context import BOUNDS_S, CLAIM_REFUSALS, CLOCK_BACK_STEPS, Durations
+from snowredis.snowflake.lease.context import CLAIM_REFUSALS, CLOCK_BACK_STEPS, WAITS
 
 if TYPE_CHECKING:
     from snowredis.monitor.pool_monitor import Reading
@@ -31,7 +31,6 @@ class Metric:
 
     Attributes:
         name: as Prometheus shows it; that of a counter ends in ``_total``.
-        kind: "counter", "gauge" or "histogram".
         text: what it measures.
         unit: as OpenTelemetry writes it: "s", "1" for a ratio or a flag, "{id}" for a number of ids.
         labels: names of its labels.
@@ -43,13 +42,17 @@ class Metric:
     """
 
     name: str
-    kind: str
     text: str
     unit: str
     labels: tuple[str, ...] = ("pool",)
     values: tuple[str, ...] = ()
     merged: str = ""
     value: Value | None = None
+
+    @property
+    def kind(self) -> str:
+        """Its type for Prometheus."""
+        return "counter" if self.name.endswith("_total") else "gauge"
 
     @property
     def family(self) -> str:
@@ -65,12 +68,12 @@ class Metric:
 def _metrics(prefix: str, labels: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> tuple[Metric, ...]:
     """Return a metric for each of *rows*: its name, unit, value and text, and then other fields of Metric, if any.
 
-    A value is a function, or the name of an attribute; one in ms becomes seconds. A metric whose name ends in
-    ``_total`` is a counter; others are gauges, unless the row says otherwise. "label": one more label than *labels*.
+    A value is a function, or the name of an attribute; one in ms becomes seconds. "label": the last one, if there are
+    more than *labels*.
     """
     found = []
     for name, unit, value, text, *rest in rows:
-        more: dict[str, Any] = {"kind": "counter" if name.endswith("_total") else "gauge"} | (rest[0] if rest else {})
+        more: dict[str, Any] = dict(*rest)
         own = (more.pop("label"),) if "label" in more else ()
         get = _getter(value) if isinstance(value, str) else value
         found.append(Metric(f"{prefix}{name}", text=text, unit=unit, labels=(*labels, *own), value=get, **more))
@@ -94,9 +97,9 @@ def _lease_end_s(generator: Any) -> float | None:
 # the generators of a process have these
 PROCESS = _metrics("snowredis_", ("pool",), (
     ("ids_total", "{id}", "ids_made", "ids made"),
-    ("waits_total", "{wait}", lambda it: {"ceiling": it.counts.ceiling_waits, "clock": it.counts.clock_backs["wait"]},
-     "waits for an id", {"label": "reason", "values": ("ceiling", "clock")}),
-    ("ceiling_wait_seconds_total", "s", "counts.ceiling_wait_s", "time that ids waited for the next tick"),
+    ("waits_total", "{wait}", "counts.waits", "waits: for a worker id, the next tick, a clock that went back",
+     {"label": "reason", "values": WAITS}),
+    ("wait_seconds_total", "s", "counts.wait_s", "time of these waits", {"label": "reason", "values": WAITS}),
     ("clock_backs_total", "{step}", "counts.clock_backs", "times that the clock went back, by the reaction",
      {"label": "step", "values": tuple(CLOCK_BACK_STEPS)}),
     ("claims_total", "{claim}", "counts.claims", "worker ids leased"),
@@ -104,6 +107,7 @@ PROCESS = _metrics("snowredis_", ("pool",), (
      "claims that gave up: pool full, other settings, clock too far off; and each one that Redis did not answer",
      {"label": "reason", "values": CLAIM_REFUSALS}),
     ("renewals_total", "{renewal}", "counts.renewals", "successful heartbeats"),
+    ("heartbeat_seconds_total", "s", "counts.heartbeat_s", "round trips of successful heartbeats"),
     ("renewals_failed_total", "{renewal}", "counts.renewals_failed", "failed heartbeats"),
     ("leases_lost_total", "{lease}", "counts.leases_lost", "leases that were lost"),
     ("leases", "{lease}", lambda it: int(it.lease is not None), "worker ids leased now", {"merged": "livesum"}),
@@ -115,11 +119,6 @@ PROCESS = _metrics("snowredis_", ("pool",), (
     ("lease_ttl_seconds", "s", "ttl_ms", "length of a lease", {"merged": "livemax"}),
     ("clock_offset_seconds", "s", "clock_reading.offset_ms", "clock of this host minus the Redis clock",
      {"merged": "livemostrecent"}),
-    ("heartbeat_seconds", "s", "counts.heartbeats", "round trips of successful heartbeats", {"kind": "histogram"}),
-    ("claim_wait_seconds", "s", "counts.claim_waits",
-     "time that calls waited for a worker id, until they had one", {"kind": "histogram"}),
-    ("clock_wait_seconds", "s", "counts.clock_waits",
-     "time that ids waited for a clock that went back, within the tolerance", {"kind": "histogram"}),
 ))
 # the segment generators of a process have these
 SEGMENTS = _metrics("snowredis_segment_", ("tag",), (
@@ -263,9 +262,9 @@ class TotalsTracker:
 
     def _reset(self) -> None:
         self._pid, self._lock = os.getpid(), threading.Lock()
-        # the numbers of counters and histograms: of each generator, and of all
-        self._seen: weakref.WeakKeyDictionary[Any, _Numbers] = weakref.WeakKeyDictionary()
-        self._totals: _Numbers = {}
+        # the counters of each generator, and of all
+        self._seen: weakref.WeakKeyDictionary[Any, Samples] = weakref.WeakKeyDictionary()
+        self._totals: Samples = {}
 
     def read(self, member: Any) -> Samples:
         """Return the metrics of *member*; none if it is no generator of a pool."""
@@ -285,34 +284,17 @@ class TotalsTracker:
                 if key[0].kind == "gauge":
                     gauges.setdefault(key, []).append(value)
                 else:
-                    _count(self._totals, self._seen.setdefault(member, {}), key, _numbers(value))
-        totals = {key: _value(numbers) for key, numbers in self._totals.items()}
-        start = {(metric, labels[:1]): 0 for metric in self.start for _, labels in totals}
-        return totals | start | {key: _MERGE[key[0].merged](known) for key, known in gauges.items()}
+                    _count(self._totals, self._seen.setdefault(member, {}), key, value)
+        start = {(metric, labels[:1]): 0 for metric in self.start for _, labels in self._totals}
+        return self._totals | start | {key: _MERGE[key[0].merged](known) for key, known in gauges.items()}
 
 
-# a counter has one number; a histogram has the count of each bucket, then the sum of each
-_Numbers: TypeAlias = dict[Key, list[float]]
-
-
-def _numbers(value: float | Durations) -> list[float]:
-    return [*value.counts, *value.sums_s] if isinstance(value, Durations) else [value]
-
-
-def _value(numbers: list[float]) -> float | Durations:
-    if len(numbers) == 1:
-        return numbers[0]
-    buckets = len(BOUNDS_S) + 1
-    return Durations([int(count) for count in numbers[:buckets]], numbers[buckets:])
-
-
-def _count(totals: _Numbers, seen: _Numbers, key: Key, numbers: list[float]) -> None:
-    """Add to *totals* what *numbers* of a generator are above those that were *seen* of it."""
-    before = seen.get(key, [0] * len(numbers))
+def _count(totals: Samples, seen: Samples, key: Key, value: float) -> None:
+    """Add to *totals* what the *value* of a generator is above the one that was *seen* of it."""
+    before = seen.get(key, 0)
     # ids_made includes a block that was just given up for a moment, so it may shrink
-    seen[key] = list(map(max, numbers, before))
-    added = (now - then for now, then in zip(seen[key], before, strict=True))
-    totals[key] = [sum(pair) for pair in zip(totals.get(key, [0] * len(numbers)), added, strict=True)]
+    seen[key] = max(value, before)
+    totals[key] = totals.get(key, 0) + seen[key] - before
 
 
 _MERGE: dict[str, Callable[[list[float]], float]] = {
@@ -321,18 +303,6 @@ _MERGE: dict[str, Callable[[list[float]], float]] = {
     "livemax": max,
     "livemostrecent": lambda known: known[-1],
 }
-
-
-def new_durations(before: Durations, now: Durations) -> Iterator[float]:
-    """Yield a duration for each that was added since *before*: the average of the new ones in its bucket.
-
-    For histograms that take one duration at a time: their counts and their sum come out the same.
-    """
-    for i, end in enumerate((*BOUNDS_S, float("inf"))):
-        number = now.counts[i] - before.counts[i]
-        if number > 0:
-            average = min(end, (now.sums_s[i] - before.sums_s[i]) / number)
-            yield from [average] * number
 
 
 class SegmentTotals(TotalsTracker):

@@ -22,11 +22,9 @@ from snowredis.monitor.metrics import (
     SERVICE,
     Samples,
     TotalsTracker,
-    new_durations,
     samples_of,
 )
 from snowredis.numbers import create_tag
-from snowredis.snowflake.lease.context import BOUNDS_S, Durations
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import memory_pool
 from snowredis.worker_pool import WorkerPool
@@ -75,9 +73,9 @@ def test_prometheus_sees_generators_of_this_process_come_and_go(server: RedisSer
         left_s = before[f"snowredis_lease_end_timestamp_seconds{label}"] - time.time()
         assert 86_000 < left_s <= 86_401
         assert before[f"snowredis_lease_ttl_seconds{label}"] == 30
-        assert before[f"snowredis_heartbeat_seconds_count{label}"] == 1
-        assert before[f'snowredis_heartbeat_seconds_bucket{{le="+Inf",pool="{pool}"}}'] == 1
-        assert before[f"snowredis_claim_wait_seconds_count{label}"] == 1
+        assert before[f"snowredis_heartbeat_seconds_total{label}"] > 0
+        assert before[f'snowredis_waits_total{{pool="{pool}",reason="claim"}}'] == 1
+        assert before[f'snowredis_wait_seconds_total{{pool="{pool}",reason="claim"}}'] > 0
         for reason in ("full", "mismatch", "clock", "unavailable"):
             assert before[f'snowredis_claims_refused_total{{pool="{pool}",reason="{reason}"}}'] == 0
     # unknown, not the last one
@@ -278,14 +276,13 @@ def test_opentelemetry_observes_the_same_numbers(reader: Any, server: RedisServe
         found = points()
         ids._beat()
         later = points()
-    shown = [metric for metric in (*PROCESS, *SEGMENTS) if metric.name != "snowredis_clock_wait_seconds"]
-    assert {name: unit for name, (unit, _) in found.items()} == {metric.otel: metric.unit for metric in shown}
+    assert {name: unit for name, (unit, _) in found.items()} == {
+        metric.otel: metric.unit for metric in (*PROCESS, *SEGMENTS)
+    }
     values = [found[f"snowredis.{name}"][1].value for name in ("ids", "leases", "segment_numbers")]
     assert values == [7, 1, 25]
-    heartbeats = found["snowredis.heartbeat"][1]
-    assert (heartbeats.count > 0, tuple(heartbeats.explicit_bounds)) == (True, BOUNDS_S)
-    assert heartbeats.sum == pytest.approx(sum(ids.counts.heartbeats.sums_s), rel=1)
-    assert later["snowredis.heartbeat"][1].count > heartbeats.count
+    assert 0 < found["snowredis.heartbeat"][1].value < later["snowredis.heartbeat"][1].value
+    assert later["snowredis.heartbeat"][1].value == pytest.approx(ids.counts.heartbeat_s)
     # a closed generator leaves what it counted
     closed = {metric.otel for metric in SEGMENTS if metric.kind == "counter"}
     assert closed == points().keys() & {metric.otel for metric in SEGMENTS}
@@ -297,9 +294,8 @@ def test_what_generators_of_one_pool_counted_is_added_up() -> None:
     one.next_ids(3)
     two.next_ids(4)
     two.counts.clock_backs["namespace"] += 1
-    two.counts.ceiling_waits += 2
-    two.counts.heartbeats.add(0.25)
-    one.counts.heartbeats.add(300.0)
+    two.counts.waited("ceiling", 0.25)
+    one.counts.waited("ceiling", 300.0)
     totals = TotalsTracker(lambda: [one, two, object()])
     found = named(totals.samples())
     assert found["snowredis_ids_total", ""] == 7
@@ -307,25 +303,11 @@ def test_what_generators_of_one_pool_counted_is_added_up() -> None:
     assert backs == [1, 0]
     assert found["snowredis_waits_total", "ceiling"] == 2
     assert found["snowredis_leases", ""] == 2
-    durations = found["snowredis_heartbeat_seconds", ""]
-    assert (sum(durations.counts), durations.counts[-1], sum(durations.sums_s)) == (2, 1, 300.25)
+    assert found["snowredis_wait_seconds_total", "ceiling"] == 300.25
     again = named(totals.samples())
     assert [again[key] for key in found if key[0].endswith("_total")] == [
         value for key, value in found.items() if key[0].endswith("_total")
     ]
-    assert again["snowredis_heartbeat_seconds", ""] == durations
-
-
-def test_durations_that_were_added_are_told_one_by_one() -> None:
-    before, now = Durations(), Durations()
-    for duration_s in (0.0004, 0.001, 0.0011, 7.5, 1000.0):
-        now.add(duration_s)
-    told = Durations()
-    for duration_s in new_durations(before, now):
-        told.add(duration_s)
-    assert told.counts == now.counts
-    assert told.sums_s == pytest.approx(now.sums_s)
-    assert list(new_durations(now, now)) == []
 
 
 def test_the_catalog_names_what_the_code_counts() -> None:
@@ -341,8 +323,6 @@ def test_the_catalog_names_what_the_code_counts() -> None:
         (metric.name, value) for metric in PROCESS if metric.kind == "counter" for value in metric.values or ("",)
     }
     assert len(values) == len({*PROCESS, *POOL, *SERVICE})
-    for metric in (*PROCESS, *POOL, *SERVICE):
-        assert metric.name.endswith("_total") == (metric.kind == "counter")
 
 
 def test_segments_are_counted_by_tag_also_when_they_are_closed() -> None:
@@ -400,8 +380,7 @@ def test_counters_of_several_processes_are_added_up_and_survive_the_death_of_a_w
         assert worker.stdout.readline() == "open\n"
         found, segments = metrics()
         assert found[f"snowredis_ids_total{of_pool}"] == 2_000
-        assert found[f"snowredis_claim_wait_seconds_count{of_pool}"] == 2
-        assert found[f'snowredis_claim_wait_seconds_bucket{{le="120.0",pool="{pool}"}}'] == 2
+        assert found[f'snowredis_waits_total{{pool="{pool}",reason="claim"}}'] == 2
         assert found[f'snowredis_claims_refused_total{{pool="{pool}",reason="full"}}'] == 0
         # the parent removed the gauges of the child that was killed, too
         assert not [name for name in found if name.startswith(("snowredis_leases{", "snowredis_lease_end"))]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import weakref
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -23,29 +22,6 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 # --- counters ----------------------------------------------------------------------------------------
 
-# upper ends of the buckets, in seconds: from a round trip in one rack to the floor of a pool with a ttl of 100 s.
-# One more bucket takes what is longer
-BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
-
-
-@dataclass(slots=True)
-class Durations:
-    """Number and sum of the durations in each bucket. Approximate where several threads add at once; takes no lock.
-
-    Attributes:
-        counts, sums_s: of each bucket; both one longer than BOUNDS_S.
-    """
-
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
-    sums_s: list[float] = field(default_factory=lambda: [0.0] * (len(BOUNDS_S) + 1))
-
-    def add(self, duration_s: float) -> None:
-        """Count one duration."""
-        bucket = bisect_left(BOUNDS_S, duration_s)
-        self.counts[bucket] += 1
-        self.sums_s[bucket] += duration_s
-
-
 # the reactions to a clock that went back, the mildest first, and their text in the log
 CLOCK_BACK_STEPS = {
     "wait": "waiting",
@@ -53,6 +29,9 @@ CLOCK_BACK_STEPS = {
     "worker": "using another worker id",
     "refusal": "refusing ids",
 }
+# what a call waits for: a worker id, floor included; the next tick, when the sequence is exhausted; a clock that went
+# back, within the tolerance
+WAITS = ("claim", "ceiling", "clock")
 # why a claim got no worker id: all are leased; the pool was made with other settings; this host's clock is behind every
 # available one; Redis did not reply, or refused
 CLAIM_REFUSALS = ("full", "mismatch", "clock", "unavailable")
@@ -63,33 +42,33 @@ class Counts:
     """Counters since the generator was made, or since the fork. Approximate where several threads count at once.
 
     Attributes:
-        ceiling_waits: how often the sequence of a tick was exhausted, so that the next tick was waited for.
-        ceiling_wait_s: about how long those waits were in all.
+        waits, wait_s: how often calls waited for each of WAITS, and about how long in all.
         clock_backs: how often the clock went back, for each of CLOCK_BACK_STEPS.
         claims: worker ids that were claimed.
         renewals, renewals_failed: renewals with a reply, and without one.
         claims_refused: claims that gave up, for each of CLAIM_REFUSALS; of unavailable, all without a reply.
         leases_lost: leases that a renewal or a claim found to be lost.
-        heartbeats: round trips of the renewals with a reply.
-        claim_waits: how long calls waited for a worker id that they got, floor included.
-        clock_waits: how long ids had to wait, within the tolerance, for a clock that went back.
+        heartbeat_s: round trips of the renewals with a reply, in all.
     """
 
-    ceiling_waits: int = 0
-    ceiling_wait_s: float = 0.0
     claims: int = 0
     renewals: int = 0
     renewals_failed: int = 0
     leases_lost: int = 0
+    heartbeat_s: float = 0.0
+    waits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WAITS, 0))
+    wait_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(WAITS, 0.0))
     clock_backs: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLOCK_BACK_STEPS, 0))
     claims_refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLAIM_REFUSALS, 0))
-    heartbeats: Durations = field(default_factory=Durations)
-    claim_waits: Durations = field(default_factory=Durations)
-    clock_waits: Durations = field(default_factory=Durations)
 
     def reset(self) -> None:
         """Set all to 0, in a forked child."""
         Counts.__init__(self)
+
+    def waited(self, what: str, wait_s: float) -> None:
+        """Count a wait for *what*, one of WAITS."""
+        self.waits[what] += 1
+        self.wait_s[what] += wait_s
 
 
 class ClockBackLog:
@@ -109,7 +88,7 @@ class ClockBackLog:
                 return
             self._noted = ids_made
         if step == "wait":
-            self._counts.clock_waits.add(behind_ms / 1000)
+            self._counts.waited("clock", behind_ms / 1000)
         self._counts.clock_backs[step] += 1
         log.warning("pool %s: the clock went back by %d ms: %s", self._pool, behind_ms, CLOCK_BACK_STEPS[step])
 
@@ -118,8 +97,7 @@ class ClockBackLog:
         if wait.clock_back:
             self.note(wait.ms, "wait", ids_made)
         elif wait.ms:
-            self._counts.ceiling_waits += 1
-            self._counts.ceiling_wait_s += wait.ms / 1000
+            self._counts.waited("ceiling", wait.ms / 1000)
 
 
 class RefusalLog:

@@ -113,7 +113,7 @@ class ClaimWait:
 
     def end(self) -> None:
         """Count how long the call waited, now that there is a worker id and one of its lanes is open."""
-        self._context.counts.claim_waits.add(self._clock.monotonic() - self._pause.began_s)
+        self._context.counts.waited("claim", self._clock.monotonic() - self._pause.began_s)
 
 
 class SlowPath:
