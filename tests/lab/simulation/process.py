@@ -304,14 +304,18 @@ class Process:
         # calls under way are not copied, they end without a trace
         child.lease_manager.conversation.busy = None
         child.new_locks()
-        child.claims, child.granted = list(self.claims), dict(self.granted)
+        leases = self.lease_manager
+        copied = leases.held, leases.slot.lost_lease
+        tokens = [held.token for held in copied if held is not None]
+        # a process that has begun to release its lease has none any more
+        child.claims = [claim for claim in self.claims if claim.token in tokens]
+        child.granted = dict(self.granted)
         if alike:
             child.entropy = copy.copy(self.entropy)
         if not suspended:
             if self.sim.tracer is not None:
                 self.sim.tracer.cloned(self.name, child.name)
-            leases = self.lease_manager
-            self.sim.checker.cloned((leases.held, leases.slot.lost_lease), leases.slot.asked[0])
+            self.sim.checker.cloned(copied, leases.slot.asked[0])
         return child
 
     def _copy(self, host: Host) -> Process:
