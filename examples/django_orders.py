@@ -40,7 +40,7 @@ from django.shortcuts import get_object_or_404  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.urls import path, register_converter  # noqa: E402
 
-from snowredis import Layout  # noqa: E402
+from snowredis import Layout, WorkerPool  # noqa: E402
 from snowredis.integrations.django import SnowflakeConverter, SnowflakeField  # noqa: E402
 
 
@@ -100,5 +100,6 @@ print(
     "\n",
 )
 
-call_command("snowredis_workers")
+for lease in WorkerPool("embedded://", "django-orders").workers():
+    print(f"worker id {lease.worker} is leased by {lease.host}:{lease.pid} ({lease.label})")
 directory.cleanup()

@@ -1,11 +1,11 @@
 """gunicorn integration: each worker claims a worker id when it starts and releases it when it ends.
 
-In ``gunicorn.conf.py``, either of:
+In ``gunicorn.conf.py``:
 
-    from snowredis.integrations.gunicorn import *   # if the file has no hooks of its own
+    from snowredis.integrations.gunicorn import *
 
-    from snowredis.integrations import gunicorn     # if it has some, below them
-    gunicorn.install(globals())
+A hook of your own with the name of one of these replaces it: call post_worker_init(worker), or on_starting(server), in
+yours.
 
 A worker claims its worker id before its first request, or serves without one after 5 s and goes on trying
 (claims.py). It releases the worker id when it stops, as every process does at its exit. The worker id of a worker that
@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import signal
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any
 
 from snowredis.errors import SnowredisError
@@ -93,27 +93,6 @@ def renew_foreign_locks() -> None:
     for member in EXIT.members:
         if isinstance(member, SnowflakeGenerator) and type(member._lock) is not kind and not member.lease:
             member._after_fork()
-
-
-def install(settings: MutableMapping[str, Any]) -> None:
-    """Add the hooks to *settings*, the globals() of gunicorn.conf.py.
-
-    A hook that is there already runs first.
-    """
-    for name in __all__:
-        settings[name] = _run_both(settings.get(name), globals()[name])
-
-
-def _run_both(first: Hook | None, second: Hook) -> Hook:
-    if first is None:
-        return second
-
-    @functools.wraps(first)
-    def both(*arguments: Any) -> None:
-        first(*arguments)
-        second(*arguments)
-
-    return both
 
 
 def claim_all() -> None:

@@ -45,8 +45,7 @@ MAY_IMPORT = {
 LOWER = MAY_IMPORT.keys() - {"merge"}
 MAY_IMPORT |= {
     "snowredis": LOWER - {"environment", "numbers", "servers", "settings", "signatures"},
-    # "cli": a framework's own commands show what ours show
-    "integrations": {*LOWER, "snowredis", "cli"} - {"numbers", "readers", "servers", "signatures", "worker_pool"},
+    "integrations": {*LOWER, "snowredis"} - {"numbers", "readers", "servers", "signatures", "worker_pool"},
     # "integrations": metrics are shown there, too
     "web": {*LOWER, "integrations"}
     - {"embedded", "numbers", "process_generator", "readers", "servers", "signatures", "testing"},

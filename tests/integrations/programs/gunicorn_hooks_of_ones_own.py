@@ -3,6 +3,7 @@
 import os
 
 from snowredis.integrations import gunicorn
+from snowredis.integrations.gunicorn import *  # noqa: F403 gunicorn looks for them by name
 
 
 def note(text):
@@ -12,6 +13,7 @@ def note(text):
 
 def post_worker_init(worker):
     note("post_worker_init")
+    gunicorn.post_worker_init(worker)
 
 
 def worker_exit(server, worker):
@@ -21,6 +23,3 @@ def worker_exit(server, worker):
 
 def child_exit(server, worker):
     note("child_exit")
-
-
-gunicorn.install(globals())

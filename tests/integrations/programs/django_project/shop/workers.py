@@ -1,11 +1,12 @@
 """Functions for manage.py shell, which takes one line."""
 
-from django.core.management import call_command
+from django.conf import settings
 
 from shop.models import Tag
+from snowredis import WorkerPool
 
 
 def show_with_this_process():
     Tag.objects.create()
-    call_command("snowredis_workers", "--json")
-    call_command("snowredis_workers")
+    for lease in WorkerPool(settings.SNOWREDIS["url"], settings.SNOWREDIS["pool"]).workers():
+        print(lease.label)
