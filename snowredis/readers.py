@@ -42,10 +42,14 @@ _BEGUN = f"""SELECT pg_current_xact_id_if_assigned()::text, CASE WHEN pg_is_in_r
     THEN version() || ' is not known to work' END, {CLOCK_US}"""
 # the lowest number of a transaction that is open
 _OLDEST = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
-# users without the right to see other transactions get fewer rows
-_OPEN_TRANSACTIONS = """SELECT 'pid ' || pid || ' ' || coalesce(application_name, '') || ' since ' || xact_start
+# users without the right to see transactions of others get their pid
+_OPEN_TRANSACTIONS = """SELECT concat_ws(' ', 'pid', pid, nullif(application_name, ''), 'since ' || xact_start)
     FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() UNION ALL
     SELECT 'prepared transaction ' || gid || ' since ' || prepared FROM pg_prepared_xacts"""
+# functions in a condition; and those whose result may change although the row does not
+_FUNCTION = re.compile(r'(?<!:)\b\w+(?="?\()|\b(?:CURRENT|LOCAL|SESSION)_?[A-Z]+')
+_CHANGING = """SELECT name FROM unnest('{{{}}}'::text[]) AS name WHERE name ~ '^(CURRENT|LOCAL|SESSION)'
+    OR EXISTS (SELECT FROM pg_proc WHERE proname = name AND provolatile <> 'i')"""
 _OWN_CONNECTION = "give an engine, or a connection that nothing else uses, with the isolation level read committed"
 _Run: TypeAlias = Callable[[str], list[Any]]
 
@@ -141,7 +145,7 @@ class Watermark:
         cursor: of the last page that was handled: the next one was asked for.
         behind_ms: age of the mark by the server's clock, as of the last advance().
         waits_for: texts about the open transactions for which the last advance() waited in vain, the oldest first.
-            Empty if it did not wait in vain, or if the user may not see them.
+            Empty if it did not wait in vain. Of those that the user may not see, the pid.
 
     One object serves one query, and one thread or one task.
     """
@@ -261,12 +265,14 @@ class Watermark:
 
     def _check(self, run: _Run, mark: int, now_us: int) -> None:
         """Refuse what would miss rows below *mark*."""
-        columns = dict.fromkeys(self._tables, self._column) | (self._columns_of_query(run) if self._select else {})
+        columns = {(table, self._column) for table in self._tables}
+        if self._select:
+            columns |= self._columns_of_query(run)
         if not columns:
             raise ConfigError("rows could be missed: which tables are read? Name them with tables=")
         roots = set[int]()
-        for column in sorted(set(columns.values())):
-            for fence in fences(run, [table for table, named in columns.items() if named == column]):
+        for column in sorted({column for _, column in columns}):
+            for fence in fences(run, [table for table, named in columns if named == column]):
                 roots.add(fence.root)
                 if problem := fence.problem or self._mismatch(fence, column, mark, now_us):
                     raise ConfigError(f"rows of {fence.table} could be missed: {problem}")
@@ -286,39 +292,48 @@ class Watermark:
             return "it lets ids below the mark in: the clock was set back, or the reader begins within the lag"
         return ""
 
-    def _columns_of_query(self, run: _Run) -> dict[str, str]:
-        """Return the tables that the query reads in the order of ids, and their columns of these ids."""
+    def _columns_of_query(self, run: _Run) -> set[tuple[str, str]]:
+        """Return the tables that the query reads in the order of ids, each with its column of these ids."""
         plan = run(f"EXPLAIN (VERBOSE, FORMAT JSON) {self._select} >= {_LOWEST}")[0][0]
-        columns, others = dict[str, str](), set[str]()
+        columns, others, functions = set[tuple[str, str]](), set[str](), set[str]()
         plan = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
-        if not _is_ordered(plan, columns, others) or (others and not self._tables):
+        is_ordered = _is_ordered(plan, columns, others, functions)
+        if functions:
+            others |= {row[0] for row in run(_CHANGING.format(",".join(sorted(functions))))}
+        if not is_ordered or (others and not self._tables):
             raise ConfigError(
                 f"rows could be missed: the query reads {', '.join(sorted(others))}, but not by the ids of its result. "
-                "Without LIMIT and computed ids, name the tables of the ids with tables= if it joins others"
+                "Without LIMIT, locks and computed ids, name the tables of the ids with tables= if it reads others"
             )
         return columns
 
 
-def _is_ordered(node: dict[str, Any], columns: dict[str, str], others: set[str]) -> bool:
+def _is_ordered(node: dict[str, Any], columns: set[tuple[str, str]], others: set[str], functions: set[str]) -> bool:
     """Return whether all rows of a node of a plan have the id of a table, which the server compares with _LOWEST.
 
-    Such tables and their columns are added to *columns*, and what else the node reads to *others*.
+    Such tables and their columns are added to *columns*, what else the node reads to *others*, and to *functions* those
+    that decide which rows it has.
     """
     inner, found, name = [], None, node["Node Type"]
+    deciding = [str(text) for key, text in node.items() if key.endswith(("Cond", "Condition", "Filter"))]
+    deciding += node["Output"] if name == "ProjectSet" else []
+    functions |= {function for text in deciding for function in _FUNCTION.findall(text)}
     for child in node.get("Plans", ()):
         if child.get("Parent Relationship") in ("InitPlan", "SubPlan"):
-            _is_ordered(child, {}, others)
+            _is_ordered(child, set(), others, functions)
         elif "Relation Name" not in node:
-            inner.append(_is_ordered(child, columns, others))
+            inner.append(_is_ordered(child, columns, others, functions))
+    if name in ("LockRows", "Sample Scan"):
+        others.add(name)
+        return False
     if inner:
         return any(inner) if "Join Type" in node else all(inner)
     if "Relation Name" in node:
         name = ".".join('"' + node[key].replace('"', '""') + '"' for key in ("Schema", "Relation Name"))
-        conditions = " ".join(str(node.get(key)) for key in ("Index Cond", "Recheck Cond", "Filter"))
         alias = re.escape(node["Alias"].replace('"', '""'))
-        found = re.search(rf"""\("?{alias}"?\.("?)(\w+)\1 >= '{_LOWEST}'::bigint\)""", conditions)
+        found = re.search(rf"""\("?{alias}"?\.("?)(\w+)\1 >= '{_LOWEST}'::bigint\)""", " ".join(deciding))
     if found:
-        columns[name] = found[2]
+        columns.add((name, found[2]))
     else:
         others.add(name)
     return found is not None

@@ -88,6 +88,17 @@ def test_the_mark_waits_for_an_open_transaction_and_says_for_which(engine: sa.En
     assert watermark.waits_for == []
 
 
+def test_a_user_who_may_not_see_the_transactions_of_others_is_told_their_pid(engine: sa.Engine) -> None:
+    run(engine, f"CREATE ROLE reader_of_{engine.url.database} LOGIN")
+    reader = sa.create_engine(engine.url.set(username=f"reader_of_{engine.url.database}"))
+    watermark = Watermark(reader, LAYOUT, lag=LAG_S, tables=["orders"])
+    with engine.connect() as writer:
+        writer.exec_driver_sql(f"INSERT INTO orders VALUES ({id_of(0)}, 0)")
+        watermark.advance(wait=0.1)
+        assert re.fullmatch(r"pid \d+", watermark.waits_for[0])
+    reader.dispose()
+
+
 def test_pages_have_all_rows_in_order_and_the_cursor_is_where_the_next_run_starts(engine: sa.Engine) -> None:
     made = [id_of(0, worker) for worker in range(25)]
     run(engine, f"INSERT INTO orders VALUES {', '.join(f'({an_id}, 0)' for an_id in reversed(made))}")

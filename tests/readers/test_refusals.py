@@ -61,6 +61,10 @@ IN_ORDERS = "INSERT INTO orders VALUES ({early}, 0)"
 READ_BILLS = (
     "CREATE FUNCTION f() RETURNS SETOF bigint LANGUAGE plpgsql AS 'BEGIN RETURN QUERY SELECT id FROM bills; END'"
 )
+IS_PAID = (
+    "CREATE FUNCTION is_paid(bigint) RETURNS bool LANGUAGE plpgsql AS "
+    "'BEGIN RETURN EXISTS (SELECT FROM bills WHERE id = $1); END'"
+)
 NO_FENCE = "could be missed: it has no fence"
 NOT_IN_ORDER = "the query reads .* but not by the ids of its result"
 CASES = {
@@ -114,6 +118,30 @@ CASES = {
         "SELECT id FROM orders o WHERE writer = (SELECT max(id) FROM bills)",
         (BILLS, "INSERT INTO orders VALUES ({young}, 1)"),
         ("INSERT INTO bills VALUES (1)",),
+    ),
+    "two columns of one table": Case(
+        "not of the layout .* and the column writer",
+        "SELECT writer AS id FROM orders UNION ALL SELECT id FROM orders",
+        ("ALTER TABLE orders ALTER writer TYPE bigint",),
+        ("INSERT INTO orders VALUES ({now}, {early})",),
+    ),
+    "a function that reads a table": Case(
+        "the query reads is_paid, but not by the ids of its result",
+        "SELECT id FROM orders WHERE is_paid(id)",
+        (BILLS, IS_PAID, "INSERT INTO orders VALUES ({young}, 0)"),
+        ("INSERT INTO bills SELECT id FROM orders",),
+    ),
+    "a function of the selected columns that reads a table": Case(
+        "the query reads f, but not by the ids of its result",
+        "SELECT id, f() FROM orders",
+        (BILLS, READ_BILLS, "INSERT INTO orders VALUES ({young}, 0)"),
+        ("INSERT INTO bills VALUES (1)",),
+    ),
+    "a condition that the time fulfils": Case(
+        "the query reads CURRENT_TIMESTAMP.* but not by the ids of its result",
+        "SELECT id FROM orders WHERE to_timestamp(writer) < CURRENT_TIMESTAMP",
+        ("INSERT INTO orders VALUES ({young}, extract(epoch FROM clock_timestamp()) + 1)",),
+        ("SELECT pg_sleep(1.5)",),
     ),
     "a fence of another layout": Case(
         "not of the layout .* and the column id",
@@ -222,6 +250,21 @@ def run_all(engine: sa.Engine, statements: Sequence[str], ids: dict[str, int]) -
 
     for statement in statements:
         run(engine, re.sub(r"\{(early|young|now)\}", lambda found: str(id_of_name(found[1])), statement))
+
+
+@pytest.mark.parametrize("part", ["FOR UPDATE SKIP LOCKED", "TABLESAMPLE SYSTEM (50)", "LIMIT 5"])
+def test_a_query_that_leaves_rows_out_is_refused_though_its_table_is_named(engine: sa.Engine, part: str) -> None:
+    with pytest.raises(ConfigError, match=NOT_IN_ORDER):
+        list(Watermark(engine, LAYOUT, lag=LAG_S, tables=["orders"]).pages(f"SELECT id FROM orders {part}"))
+
+
+def test_a_named_table_is_read_with_a_function_as_it_is_when_the_page_is_read(engine: sa.Engine) -> None:
+    run_all(
+        engine, (BILLS, IS_PAID, "INSERT INTO orders VALUES ({now}, 0)", "INSERT INTO bills SELECT id FROM orders"), {}
+    )
+    time.sleep(LAG_S + 0.1)
+    watermark = Watermark(engine, LAYOUT, lag=LAG_S, tables=["orders"])
+    assert len(list(watermark.pages("SELECT id FROM orders WHERE is_paid(id) AND abs(writer) = 0"))) == 1
 
 
 def test_one_cursor_for_two_queries_is_refused(engine: sa.Engine) -> None:
