@@ -155,9 +155,9 @@ def open_tag(url: Server, tag: str, first: int, period: str | None = None) -> in
         raise absent
     if info.state == "unknown":
         raise ConfigError(f"the tag {tag!r} is of another version of snowredis, which has to open it: {info.settings}")
-    if not 0 <= first <= info.maximum:
+    if type(first) is not int or not 0 <= first <= info.maximum:
         raise ConfigError(
-            f"{first} is not a number up to the maximum {info.maximum} of the tag {tag!r}. Nothing was opened. Check "
+            f"{first!r} is not a number up to the maximum {info.maximum} of the tag {tag!r}. Nothing was opened. Check "
             "the number."
         )
     form, label = _form_of(tag, info.settings), period

@@ -108,6 +108,9 @@ class Calendar:
 
     def instant_of(self, day: Date) -> int:
         """Return an instant of *day*, a date or an aware datetime, ms since 1970. Raises ConfigError."""
+        if not isinstance(day, Date) or not 1000 < day.year < 9999:
+            # %Y has fewer digits in earlier years, so that the length of a text would not say where its number is
+            raise ConfigError(f"{day!r} is not a date of the years 1001 to 9998. No number was made")
         if not isinstance(day, datetime):
             # a date of the zone; at noon, since clocks are changed at night
             day = datetime(day.year, day.month, day.day, 12, tzinfo=self._zone)

@@ -116,8 +116,8 @@ class TransactionNumbers:
 
         Raises and blocks as next_id(); ConfigError if *number* is out of range.
         """
-        if not 1 <= number <= self._format.maximum:
-            raise ConfigError(f"number must be from 1 to {self._format.maximum}, not {number}. Nothing was changed.")
+        if not isinstance(number, int) or not 1 <= number <= self._format.maximum:
+            raise ConfigError(f"number must be from 1 to {self._format.maximum}, not {number!r}. Nothing was changed.")
         connection, period = self._begin(transaction, date)
         self._add_row(connection, period.around, number - 1)
         last, row = self.table.c.number, self._row(period.around)
@@ -127,7 +127,12 @@ class TransactionNumbers:
 
     def _begin(self, transaction: Any, at: date | None) -> tuple[sa.Connection, Period]:
         """Return the connection, and the period of *at*. Raises ConfigError if numbers could have gaps or repeat."""
-        connection: sa.Connection = transaction.connection() if hasattr(transaction, "get_bind") else transaction
+        connection = transaction.connection() if hasattr(transaction, "get_bind") else transaction
+        if not isinstance(connection, sa.Connection):
+            raise ConfigError(
+                f"give a Connection or a Session of SQLAlchemy, not {transaction!r}; under asyncio: "
+                "await session.run_sync(numbers.next_id)"
+            )
         if connection.dialect.name not in ("postgresql", "sqlite", *_MYSQL):
             raise ConfigError(
                 "numbers without gaps are available on PostgreSQL, MariaDB, MySQL and SQLite, not on "
@@ -207,8 +212,9 @@ def commits_by_itself(connection: sa.Connection) -> str:
 
 def number_table(metadata: sa.MetaData, name: str = TABLE) -> sa.Table:
     """Return the table of the numbers of all tags, of *metadata* if that has it."""
-    if name in metadata.tables:
-        return metadata.tables[name]
+    key = f"{metadata.schema}.{name}" if metadata.schema else name
+    if key in metadata.tables:
+        return metadata.tables[key]
     return sa.Table(
         name,
         metadata,

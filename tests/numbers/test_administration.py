@@ -44,8 +44,9 @@ def test_a_tag_is_created_once_shown_and_deleted(server: RedisServer, tag: str) 
     assert info is not None
     assert (info.state, info.reason, info.maximum) == ("open", None, 5000)
     assert open_tag(url, tag, 1000) == 1000
-    with pytest.raises(ConfigError, match="5001 is not a number up to the maximum 5000 of the tag"):
-        open_tag(url, tag, 5001)
+    for first in (5001, 2.5, "7"):
+        with pytest.raises(ConfigError, match=f"{first!r} is not a number up to the maximum 5000 of the tag"):
+            open_tag(url, tag, first)  # type: ignore[arg-type]
     assert numbers(url, tag, 1) == [1000]
     assert delete_tag(url, tag)
     assert not delete_tag(url, tag)

@@ -279,8 +279,9 @@ def test_numbers_go_on_where_they_were_counted_before(engine: sa.Engine) -> None
         connection.rollback()
     with engine.begin() as connection:
         assert ids.next_id(connection) == "302"
-        with pytest.raises(ConfigError, match="number must be from 1 to 9999999999, not 0"):
-            ids.go_on(connection, 0)
+        for number in (0, 2.5, "7"):
+            with pytest.raises(ConfigError, match=f"number must be from 1 to 9999999999, not {number!r}"):
+                ids.go_on(connection, number)  # type: ignore[arg-type]
 
 
 def test_a_document_has_a_number_of_its_own_date(engine: sa.Engine) -> None:
@@ -296,6 +297,23 @@ def test_a_document_has_a_number_of_its_own_date(engine: sa.Engine) -> None:
             hours.next_id(connection, date(2026, 11, 22))
         with pytest.raises(ConfigError, match="has no time zone"):
             ids.next_id(connection, datetime(2026, 11, 22))
+        # "999" and "9990" would be two beginnings of one text
+        for day in (date(999, 1, 1), date.max, "2026-11-22"):
+            with pytest.raises(ConfigError, match="is not a date of the years 1001 to 9998"):
+                ids.next_id(connection, day)  # type: ignore[arg-type]
+        for other in (engine, None):
+            with pytest.raises(ConfigError, match="give a Connection or a Session of SQLAlchemy"):
+                ids.next_id(other)
+
+
+def test_two_tags_share_the_table_of_a_metadata_with_a_schema() -> None:
+    metadata = sa.MetaData(schema="main")
+    tags = [TransactionNumbers(tag, metadata, period="ever") for tag in "ab"]
+    engine = sa.create_engine("sqlite://")
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        assert [ids.next_id(connection) for ids in tags] == ["1", "1"]
+    engine.dispose()
 
 
 @pytest.mark.parametrize("session", [False, True])
