@@ -18,7 +18,7 @@ from snowredis.core.layout import Layout, layout_spec
 from snowredis.environment import from_environment
 from snowredis.errors import ConfigError, GeneratorClosed
 from snowredis.process.coroutines import in_thread
-from snowredis.settings import KIND, OBJECT, PREFIX, SETTINGS, AllSettings, check_names
+from snowredis.settings import DEFAULT_URL, KIND, OBJECT, PREFIX, SETTINGS, AllSettings, check_names
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.ids.fast_path import bind
 from snowredis.snowflake.ids.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
@@ -206,7 +206,10 @@ def preload() -> None:
     """Load what the first Snowflake needs, in a process that forks: each child would load it. Connects to nothing."""
     import snowredis.connection  # noqa: F401 - it loads the rest
     from snowredis.snowflake.protocol import redis_store
+    from snowredis.snowflake.protocol.open import open_server
 
+    # redis-py imports more when a client is made. Another thread that does so at a fork blocks the child for ever
+    open_server(DEFAULT_URL, 0)
     for name in ("claim", "renew", "release"):
         redis_store.load(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,9 @@ from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.upkeep.heartbeat import Heartbeat
 from snowredis.worker_pool import WorkerPool
 from tests.support.pools import new_pool
+from tests.support.ports import free_port
 from tests.support.programs import run
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, redis_server
 
 
 # a tick of the layout "game" lasts 10 s: parent and child are in the same one
@@ -56,12 +58,14 @@ def test_a_heartbeat_that_a_child_inherits_ends_there() -> None:
 
 @pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure", "sync", "gevent"])
 def test_a_process_that_forks_imports_what_a_claim_needs_unless_its_children_may_patch_it(
-    server: RedisServer, how: str
+    tmp_path: Path, how: str
 ) -> None:
     if package := {"rq": "rq", "celery": "celery", "sync": "gunicorn", "gevent": "gunicorn"}.get(how):
         pytest.importorskip(package)
-    new_pool(server.url, "preloaded")
-    imported = run("tests.snowflake.generator.programs.imports_of_a_child", how, server.url, "preloaded").split()
+    # over TCP: a socket needs less
+    with redis_server(tmp_path, "--port", str(port := free_port())):
+        new_pool(url := f"redis://localhost:{port}/0", "preloaded")
+        imported = run("tests.snowflake.generator.programs.imports_of_a_child", how, url, "preloaded").split()
     if how == "gevent":
         assert {"asyncio", "redis"} <= set(imported)
     else:
