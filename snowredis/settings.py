@@ -69,6 +69,11 @@ _POOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BOOLS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 
 
+def plain(value: Any) -> Any:
+    """Return text of a subclass of str, such as an Enum, as the str that it is: as text, it may be another."""
+    return str.__str__(value) if isinstance(value, str) else value
+
+
 class Kind(NamedTuple):
     """Kind of the values of a setting.
 
@@ -77,14 +82,14 @@ class Kind(NamedTuple):
         parse: parses a value from text; may raise ValueError or KeyError.
         accepts: returns True for a valid value.
         choices: all values, if they are a few words.
-        convert: returns a number of any type as an int or float, anything else as it is.
+        convert: returns a number of any type as an int or float, text as a str, anything else as it is.
     """
 
     what: str
     parse: Callable[[str], Any]
     accepts: Callable[[Any], bool]
     choices: tuple[str, ...] = ()
-    convert: Callable[[Any], Any] = lambda value: value
+    convert: Callable[[Any], Any] = plain
 
 
 class Setting(NamedTuple):
@@ -109,7 +114,7 @@ class Setting(NamedTuple):
         return f"{PREFIX}{self.name.upper()}"
 
     def check(self, value: object) -> Any:
-        """Return *value*, numbers as int or float. None is valid if it is the default.
+        """Return *value*, converted by its kind. None is valid if it is the default.
 
         Raises ConfigError for a value that is not valid.
         """
@@ -135,11 +140,11 @@ class Setting(NamedTuple):
 
 
 def int_or_same(value: Any) -> Any:
-    """Return a whole number of any type, such as numpy's, as an int; anything else as it is."""
+    """Return a whole number of any type, such as numpy's, as an int; anything else as plain() does."""
     try:
         return value if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        return value
+        return plain(value)
 
 
 def _number_or_same(value: Any) -> Any:

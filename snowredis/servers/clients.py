@@ -59,8 +59,8 @@ def client_of_url(url: str) -> Any:
         gap = _gap(url) if scheme in ("redis", "rediss", "unix") else ""
         if not gap:
             return prepare(redis.Redis.from_url(url, **limits()))
-    # nothing connects here: a ConnectionError is about a value
-    except (ValueError, TypeError, redis.ConnectionError) as error:
+    # nothing connects here: an error of redis-py is about a value
+    except (ValueError, TypeError, AttributeError, redis.RedisError) as error:
         from snowredis.servers.refusals import unusable_url
 
         raise unusable_url(url, str(error)) from None
@@ -75,19 +75,23 @@ def _gap(url: str) -> str:
     Raises ValueError.
     """
     scheme, address, path, query, fragment = urlsplit(url)
-    host = address.rpartition("@")[2].partition(":")[0]
+    server = address.rpartition("@")[2]
+    host = server.partition(":")[0]
     if "@" in fragment or (scheme != "unix" and ("@" in path or ("@" in query and not host))):
         # a password with a sign that ends the address
         return "it cannot be parsed"
     if fragment:
         return "a # has to be written %23"
     if scheme == "unix":
-        return "" if path else "it names no socket"
+        return "" if path and not server else "it names no socket: three slashes come before its path"
     if not host:
         return "it names no host"
+    if re.search(r":0*$", server):
+        return "it names no port after the host"
     if not re.fullmatch(r"/?|/[0-9]+/?", path):
         return "what comes after the host is no number of a database"
-    return "it names a database twice" if path.strip("/") and re.search(r"(^|&)db=", query) else ""
+    databases = bool(path.strip("/")) + len(re.findall("(?:^|&)db=", query))
+    return "it names a database twice" if databases > 1 else ""
 
 
 # the address of a server with TLS begins like this
@@ -134,7 +138,7 @@ def open_client(server: Any, *, creates: bool = False) -> OwnClient:
 
         running = embedded.join(server)
         server, fresh = running.url, running.fresh and creates
-    if not isinstance(server, str) or "://" in server.partition(" ")[2]:
+    if not isinstance(server, str) or "://" in server.lstrip().partition(" ")[2]:
         # no URL: loaded only for these
         from snowredis.servers.refusals import check_kind
 

@@ -296,7 +296,7 @@ def _run_together(client: Any, commands: Sequence[Sequence[Any]], *, asking: boo
 def from_sentinel_url(url: str) -> redis.Redis:
     """Return a client for sentinel://HOSTS/MASTER/DB. Raises ValueError, TypeError."""
     hosts, path, options = split_url(url, SENTINEL_PORT)
-    master, _, db = path.strip("/").partition("/")
+    master, _, db = path[1:].removesuffix("/").partition("/")
     if not master or not re.fullmatch(r"\d*", db, re.ASCII):
         raise ValueError("the master's name has to come after the Sentinels, then perhaps a database number")
     if db and "db" in options:
@@ -328,8 +328,8 @@ def split_url(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, 
     addresses = []
     for host in hosts.split(","):
         parts = urlsplit(f"//{host}")
-        if not parts.hostname:
-            raise ValueError(f"{host!r} is not a host")
+        if not parts.hostname or re.search(r":0*$", host):
+            raise ValueError(f"{host!r} is not a host, or a host with a port")
         addresses.append((parts.hostname, parts.port or default_port))
     return addresses, path, options
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import redis
 from redis import sentinel
 
-from snowredis.errors import ConfigError, shown
+from snowredis.errors import ConfigError
 from snowredis.settings import SETTINGS, nearest
 
 
@@ -35,7 +35,7 @@ def unusable_url(url: str, reason: str, *, is_ours: bool = False) -> ConfigError
     # a "/" or "#" in a password moves the rest of it into the error's text: neither that nor the error is shown
     reason = reason if is_ours or redacted(url) == url else "it cannot be parsed"
     return ConfigError(
-        f"{redacted(url)!r} is not a Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
+        f"{redacted(url)!r} is not a Redis URL: {reason.rstrip('.')}. Write redis://host:6379/0, rediss://…, "
         "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "
         "cluster://host:7000,host:7001, and special characters of a password as %2F, %23, %40."
     )
@@ -80,8 +80,10 @@ def redacted(url: str) -> str:
     url = re.sub(r"(?<=[?&_]password=)[^&#]*", "***", url)
     head, at, tail = url.rpartition("@")
     scheme, slashes, credentials = head.partition("//")
-    if not at or ":" not in credentials:
+    if not at or (slashes and ":" not in credentials):
         return url
+    if not slashes:
+        return f"***@{tail}"
     return f"{scheme}{slashes}{credentials.partition(':')[0]}:***@{tail}"
 
 
@@ -101,6 +103,8 @@ def check_kind(server: Any) -> None:
     elif isinstance(server, str | list | tuple):
         wrong = "a list of servers. Name one: a Redis, or a Sentinel or Cluster that fails over"
     elif isinstance(server, type) or not callable(getattr(server, "evalsha", None)):
-        wrong = f"{shown(server)}. Pass the URL of a Redis, such as redis://localhost:6379/0, or a redis.Redis"
+        # its text may have a password
+        kind = type(server).__name__
+        wrong = f"of class {kind}. Pass the URL of a Redis, such as redis://localhost:6379/0, or a redis.Redis"
     if wrong:
         raise ConfigError(f"url cannot be {wrong}.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -70,14 +72,20 @@ def test_an_unknown_option_of_a_url_is_named_with_the_nearest_one(url: str, text
         # as of a template whose variable is empty: each host would use a Redis of its own
         ("redis://:6379/0", "it names no host"),
         ("rediss://user:secret@:6379/0", "it names no host"),
+        ("redis://h:/0", "it names no port after the host"),
+        ("redis://user:secret@[::1]:0", "it names no port after the host"),
+        ("sentinel://h:/master/0", "'h:' is not a host, or a host with a port"),
+        ("sentinel://h//0", "the master's name has to come after the Sentinels, then perhaps a database number"),
         ("redis://h/abc", "what comes after the host is no number of a database"),
         ("redis://h/1/2", "what comes after the host is no number of a database"),
         ("redis://h/1?db=2", "it names a database twice"),
+        ("redis://h?db=1&db=2", "it names a database twice"),
         ("sentinel://h/master/1?db=2", "it names a database twice"),
         ("redis://user#1@h/0", "it cannot be parsed"),
         ("redis://user/1@h/0", "it cannot be parsed"),
         ("unix:///run/redis#1", "a # has to be written %23"),
-        ("unix://", "it names no socket"),
+        ("unix://", "it names no socket: three slashes come before its path"),
+        ("unix://run/redis.sock", "it names no socket: three slashes come before its path"),
     ],
 )
 def test_no_other_server_or_database_than_that_of_the_url_is_taken_in_silence(url: str, reason: str) -> None:
@@ -248,6 +256,19 @@ def test_numbers_of_numpy_are_numbers_everywhere() -> None:
     for wrong in wrongs:
         with pytest.raises(snowredis.SnowredisError):
             layout.decode(wrong)
+
+
+class Named(str, enum.Enum):  # noqa: UP042 - of a StrEnum, format() shows the value
+    POOL = "orders"
+    DURABILITY = "assured"
+
+
+def test_text_of_an_enum_is_its_value_also_for_processes_that_this_one_starts() -> None:
+    named: Any = {"url": "redis://h", "pool": Named.POOL, "durability": Named.DURABILITY}
+    ids = snowredis.connect(**named)
+    assert f"{ids.pool} {ids._config.durability}" == "orders assured"
+    snowredis.configure(**named)
+    assert (os.environ["SNOWREDIS_POOL"], os.environ["SNOWREDIS_DURABILITY"]) == ("orders", "assured")
 
 
 def test_other_variables_that_the_library_reads_are_not_taken_for_settings() -> None:

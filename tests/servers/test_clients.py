@@ -172,6 +172,11 @@ def test_a_cluster_url_connects_to_nothing_yet() -> None:
         ("redis://:sec@[::1/0", "it cannot be parsed"),
         ("redis://[::1/0", "Invalid IPv6 URL"),
         ("bogus://:secret@host", "bogus://:***@host"),
+        # redis-py raises errors of other classes for these
+        ("rediss://a?ssl_cert_reqs=maybe", "Flag: maybe. Write"),
+        ("redis://a?cache_config=1", "get_cache_class"),
+        ("redis://a?db=b", "connection URL. Write"),
+        (" redis://a", "one of the following schemes"),
         ("sentinel://a:26379", "the master's name"),
         ("sentinel://a/m/x", "the master's name"),
         ("sentinel:///m", "hosts, separated by commas"),
@@ -187,7 +192,7 @@ def test_a_cluster_url_connects_to_nothing_yet() -> None:
 )
 def test_a_url_that_cannot_be_used_is_refused_and_no_password_is_shown(url: str, message: str) -> None:
     with pytest.raises(ConfigError, match=r"is not a Redis URL|Options in a URL are those of redis-py") as caught:
-        client_of_url(url)
+        open_client(url)
     assert message in str(caught.value)
     # a traceback does not show it either, but for the line that has it
     assert "sec" not in str(caught.value).replace("separated", "").replace("seconds", "")
@@ -284,6 +289,8 @@ def test_a_client_with_another_encoding_works(server: RedisServer, options: dict
         ("redis://app:sec:ret@host", "redis://app:***@host"),
         ("redis://:se/cret@host", "redis://:***@host"),
         ("redis://app@host", "redis://app@host"),
+        (":secret@host:6379/0", "***@host:6379/0"),
+        ("redis:/app:secret@host", "***@host"),
         ("unix://app:secret@/run/redis.sock?db=1", "unix://app:***@/run/redis.sock?db=1"),
         ("redis://host/0?password=secret", "redis://host/0?password=***"),
         ("redis://host/0?db=1&password=sec%26ret&a=b", "redis://host/0?db=1&password=***&a=b"),

@@ -66,9 +66,10 @@ def test_what_is_closed_leaves_no_connection_and_those_of_the_application_stay(
 @pytest.mark.parametrize(
     ("server", "text"),
     [
-        (1, "url cannot be 1"),
-        (b"redis://localhost", "url cannot be b'redis"),
-        ({}, "url cannot be {}"),
+        (1, "url cannot be of class int"),
+        # pydantic's RedisDsn would show its password, too
+        (b"redis://:secret@localhost", r"url cannot be of class bytes\. Pass"),
+        ({"password": "secret"}, r"url cannot be of class dict\. Pass"),
         (["redis://a/0", "redis://b/0"], "a list of servers. Name one: a Redis, or a Sentinel or Cluster"),
         (["redis://a/0"], "a list of servers. Name one: a Redis, or a Sentinel or Cluster"),
         ("redis://a/0 redis://b/0", "a list of servers. Name one: a Redis, or a Sentinel or Cluster"),
