@@ -1,7 +1,7 @@
 """All checks: those of this host and its Redis are in checks.py. Here are those of what is in that Redis.
 
 Each pool: its status, workers and durability. The tags: whether they are open, and what a restart costs them. And the
-rights: which commands the credentials of this process may run on the keys of pools and tags.
+rights: which commands the credentials of this process may run on the keys of a pool.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
 from snowredis.monitor import checks
@@ -148,63 +148,37 @@ _ARGUMENTS = {
 # these commands take all keys
 _OF_SCRIPTS = {"eval": "return 1", "evalsha": "0" * 40}
 _ADVICE = "docs/how-to/monitoring.md has the rules that generators need, and those that are enough for monitoring"
-# tags named in a text
-_MAX_NAMED = 5
 
 
-class Needs(NamedTuple):
-    """Commands and keys that the generators of a pool or a tag need.
-
-    Attributes:
-        what: "pool NAME" or "tag NAME".
-        keys: its keys, in the order in which its scripts take them.
-        calls: what its scripts call.
-    """
-
-    what: str
-    keys: Sequence[str]
-    calls: Sequence[Call]
+def calls_of_pools() -> list[Call]:
+    """Return what the scripts of generators call."""
+    return calls_in(map(load, SCRIPTS))
 
 
-def pool_needs(name: str) -> Needs:
-    """Return what generators of pool *name* need."""
-    return Needs(f"pool {name}", pool_keys(name), _calls_in(map(load, SCRIPTS)))
-
-
-def tag_needs(name: str) -> Needs:
-    """Return what generators of tag *name* need."""
-    return Needs(f"tag {name}", stores.tag_keys(name), _calls_in([stores.load("take")]))
-
-
-def _calls_in(scripts: Iterable[Script]) -> list[Call]:
+def calls_in(scripts: Iterable[Script]) -> list[Call]:
     """Return what Lua scripts call."""
     text = "\n".join(script.source for script in scripts)
     found = re.findall(r"redis\.p?call\('(\w+)'(?:, KEYS\[(\d+)\])?", text)
     return sorted({(command.lower(), int(key or 0)) for command, key in found})
 
 
-def check_rights(client: Any, used: Sequence[Needs]) -> Condition:
-    """Check that the user of *client* may run everything that generators of *used* need."""
-    refused, user = list[str](), ""
-    for each in used:
-        try:
-            user, what = _refused(client, each)
-        except SnowredisError:
-            return _try_script(client)
-        refused += [f"{what} of {each.what}"] if what else []
+def check_rights(client: Any, pool: str) -> Condition:
+    """Check that the user of *client* may run everything that generators of *pool* need."""
+    try:
+        user, refused = _refused(client, pool_keys(pool))
+    except SnowredisError:
+        return _try_script(client)
     if refused:
-        more = f"; and so on for {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""
-        return warning(f"user {user} may not {'; not '.join(refused[:_MAX_NAMED])}{more}", _ADVICE)
-    whose = used[0].what if len(used) == 1 else f"these {len(used):,} tags"
-    return ok(f"user {user} may run all commands that generators of {whose} need")
+        return warning(f"user {user} may not {refused} of pool {pool}", _ADVICE)
+    return ok(f"user {user} may run all commands that generators of pool {pool} need")
 
 
-def _refused(client: Any, needs: Needs) -> tuple[str, str]:
-    """Return the user of *client*, and what of *needs* is refused to that user, as a phrase; "" if nothing is."""
-    commands = [(name, script, str(len(needs.keys)), *needs.keys) for name, script in _OF_SCRIPTS.items()]
-    for name, number in needs.calls:
+def _refused(client: Any, keys: Sequence[str]) -> tuple[str, str]:
+    """Return the user of *client*, and which calls on *keys* are refused to that user; "" if none is."""
+    commands = [(name, script, str(len(keys)), *keys) for name, script in _OF_SCRIPTS.items()]
+    for name, number in calls_of_pools():
         # time and info take no key, and need no arguments
-        commands.append((name, needs.keys[number - 1], *["1"] * _ARGUMENTS[name]) if number else (name,))
+        commands.append((name, keys[number - 1], *["1"] * _ARGUMENTS[name]) if number else (name,))
     with translated(address(client)):
         user = text_of(client.acl_whoami())
         dry_runs = client.pipeline(transaction=False)
@@ -248,27 +222,10 @@ def tags_at(url: Any) -> tuple[str, list[str]]:
         close_client(server.client)
 
 
-def check_tags(client: Any, name: str | None) -> Iterator[Condition]:
-    """Check the tag *name*, or all tags."""
-    # its generators need the same if it does not exist
-    names = [] if name is None else [name]
-
-    def check() -> Iterator[Condition]:
-        names[:] = names or tag_names(client)
-        absent = ok("no tags of numbers here")
-        if name is not None:
-            absent = critical(f"there is no tag {name}", f"once: snowredis numbers create {name}")
-        yield _check_open(client, names) or absent
-
-    yield from attempted("tags", check, advice="" if names else "name the tag with --tag")
-    if names:
-        yield check_rights(client, [tag_needs(each) for each in names]).of("rights of tags")
-
-
-def _check_open(client: Any, tags: Sequence[str]) -> Condition | None:
-    """Check that *tags* are open, and that a restart of this Redis loses none of their numbers; None: there is none."""
+def check_tags(client: Any) -> Condition:
+    """Check that all tags are open, and that a restart of this Redis loses none of their numbers."""
     number, closed = 0, []
-    for tag in tags:
+    for tag in tag_names(client):
         try:
             info = read_tag(stores.RedisTag(client, tag))
         except StoreUnavailable as failure:
@@ -293,7 +250,7 @@ def _check_open(client: Any, tags: Sequence[str]) -> Condition | None:
             "set appendonly yes; with appendfsync always, a tag that was created with --durability assured is closed "
             "by no restart",
         )
-    return ok(f"{count(number, 'tag')} of numbers, all open") if number else None
+    return ok(f"{count(number, 'tag')} of numbers, all open" if number else "no tags of numbers here")
 
 
 # --- all ---------------------------------------------------------------------------------------------
@@ -302,13 +259,12 @@ def _check_open(client: Any, tags: Sequence[str]) -> Condition | None:
 MAX_POOLS = 100
 
 
-def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[Condition]:
+def diagnose(url: Any, name: str | None = None) -> list[Condition]:
     """Check this host, its Redis, its pools and tags.
 
     Args:
         url: as WorkerPool takes it.
-        name: the pool to check; None: all pools, or none if *tag* is given.
-        tag: the tag to check; None: all tags.
+        name: the pool to check; None: all pools.
 
     Blocks:
         for about ten round trips to Redis, and a few for each pool.
@@ -319,23 +275,17 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[
     pool = PoolMonitor(url, name)
     found = [checks.check_crash_records().of("crash records")]
     try:
-        found += _check_server(pool.client, name, tag)
-        unreachable = any(one.code == "redis" and one.level == "critical" for one in found)
-        if not unreachable and (name is not None or tag is None):
+        found += _check_server(pool.client, name or "default")
+        if not any(one.code == "redis" and one.level == "critical" for one in found):
             found += _check_pools(pool, name)
     finally:
         pool.close()
     return found
 
 
-def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Condition]:
-    """Check the server of *client*, the rights on its pool or tags, and its tags.
-
-    Args:
-        pool: the pool whose keys are used; None: the default one, or those of *tag*.
-        tag: the tag to check; None: all tags.
-    """
-    key = stores.tag_keys(tag)[0] if tag is not None and pool is None else pool_keys(pool or "default")[0]
+def _check_server(client: Any, pool: str) -> Iterator[Condition]:
+    """Check the server of *client*, the rights on the keys of *pool*, and the tags."""
+    key = pool_keys(pool)[0]
     try:
         with translated(address(client)):
             client.ping()
@@ -346,9 +296,8 @@ def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Co
             return
     client = server_of(client, key)
     yield from checks.check_server(client, key)
-    if pool is not None or tag is None:
-        yield check_rights(client, [pool_needs(pool or "default")]).of("rights")
-    yield from check_tags(client, tag)
+    yield check_rights(client, pool).of("rights")
+    yield from attempted("tags", lambda: [check_tags(client)], advice="allow +scan, or ask: snowredis numbers show TAG")
 
 
 def _check_pools(any_pool: PoolMonitor, name: str | None) -> Iterator[Condition]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -16,11 +15,10 @@ import snowredis
 from snowredis.cli import main
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor.checks import ok
-from snowredis.monitor.doctor import _ARGUMENTS, _OF_SCRIPTS, Call, pool_needs, tag_needs
-from snowredis.numbers import create_tag
-from snowredis.numbers.stores import tag_keys
+from snowredis.monitor.doctor import _ARGUMENTS, _OF_SCRIPTS, Call, calls_in, calls_of_pools, diagnose
+from snowredis.numbers import create_tag, stores
 from snowredis.snowflake.protocol.messages import WorkerStats
-from snowredis.snowflake.protocol.pool_config import PoolConfig
+from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.worker_pool import WorkerPool
 from tests.support.holder import create
 from tests.support.servers import RedisServer
@@ -102,11 +100,9 @@ def test_a_generator_makes_a_lost_index_anew(url_of: Callable[[str], str], own_s
 
 
 def test_the_rules_of_a_generator_are_what_its_scripts_use() -> None:
-    pool = pool_needs(POOL)
-    assert allowed_by("generator") == needed_commands(pool.calls)
-    assert keys_of("generator") == set(pool.keys)
-    needed = [*pool.calls, *tag_needs("t").calls]
-    assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS, "time", "info"}
+    needed = needed_commands(calls_of_pools())
+    assert allowed_by("generator") == needed == {*_ARGUMENTS, *_OF_SCRIPTS, "time", "info"}
+    assert keys_of("generator") == set(pool_keys(POOL))
 
 
 def needed_commands(calls: Iterable[Call]) -> set[str]:
@@ -123,9 +119,8 @@ def keys_of(rule: str) -> set[str]:
 
 
 def test_the_rule_of_tags_is_what_their_scripts_use() -> None:
-    needs = tag_needs("invoices")
-    assert allowed_by("numbers") == needed_commands(needs.calls)
-    assert keys_of("numbers") == set(needs.keys) == set(tag_keys("invoices"))
+    assert allowed_by("numbers") == needed_commands(calls_in([stores.load("take")]))
+    assert keys_of("numbers") == set(stores.tag_keys("invoices"))
 
 
 def test_a_generator_of_a_tag_makes_numbers_and_can_do_nothing_else(
@@ -141,40 +136,27 @@ def test_a_generator_of_a_tag_makes_numbers_and_can_do_nothing_else(
         assert refused(url, *command), command
 
 
-# what is taken from the rule of tags, and what doctor says then
+# what is taken from the rule of generators, and what doctor says then
 LACKS = [
-    ((), "rights of tags: ok: user invoices-app may run all commands that generators of tag invoices need"),
-    (("-hset",), "rights of tags: warning: user invoices-app may not run the 'hset' command of tag invoices"),
+    ((), "ok: user orders-app may run all commands that generators of pool orders need"),
+    (("+hset",), "warning: user orders-app may not run the 'hset' command of pool orders"),
     (
-        ("~snowredis:{invoices}:numbers", "-evalsha"),
-        "rights of tags: warning: user invoices-app may not access the 'snowredis:{invoices}:numbers' key nor run the "
-        "'evalsha' command of tag invoices",
+        ("~snowredis:{orders}:events", "+evalsha"),
+        "warning: user orders-app may not access the 'snowredis:{orders}:events' key nor run the 'evalsha' command of "
+        "pool orders",
     ),
 ]
 
 
 @pytest.mark.parametrize(("lacks", "text"), LACKS)
-def test_doctor_says_which_rights_on_a_tag_are_missing(
-    url_of: Callable[[str], str],
-    own_server: RedisServer,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    lacks: tuple[str, ...],
-    text: str,
+def test_doctor_says_which_rights_on_a_pool_are_missing(
+    url_of: Callable[[str], str], own_server: RedisServer, lacks: tuple[str, ...], text: str
 ) -> None:
-    monkeypatch.setattr("snowredis.monitor.checks.check_crash_records", lambda: ok(""))
-    create_tag(own_server.url, "invoices")
-    url = url_of("numbers")
-    words = [word for word in RULES["numbers"].split() if word not in lacks]
-    words += ["+acl|whoami", "+acl|dryrun", *(word for word in lacks if word.startswith("-"))]
-    own_server.client().execute_command(*words)
-    code = main(["doctor", "--url", url, "--tag", "invoices", "--json"])
-    found = map(json.loads, capsys.readouterr().out.splitlines())
-    shown = [f"{one['code']}: {one['level']}: {one['text']}" for one in found]
-    assert text in shown
-    # the pool of the same user is none of its business
-    assert not [line for line in shown if line.startswith(("rights: ", "pool"))]
-    assert code == 1
+    url = url_of("generator")
+    words = [word for word in RULES["generator"].split() if word not in lacks]
+    own_server.client().execute_command(*words, "+acl|whoami", "+acl|dryrun")
+    rights = [each for each in diagnose(url, POOL) if each.code == "rights"]
+    assert [f"{each.level}: {each.text}" for each in rights] == [text]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.monitor.doctor import pool_needs
+from snowredis.monitor.doctor import calls_of_pools
+from snowredis.snowflake.protocol.pool_config import pool_keys
 from snowredis.web.service import create_app
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
@@ -37,9 +38,9 @@ def test_the_user_of_the_page_may_do_all_that_the_service_does_and_no_more(
         assert client.get("/workers").status_code == 200
     assert own_server.client().acl_log() == []
     allowed = {word[1:] for word in words if word.startswith("+")}
-    of_generators = {name for name, _ in pool_needs("orders").calls} | {"eval", "evalsha"}
+    of_generators = {name for name, _ in calls_of_pools()} | {"eval", "evalsha"}
     called = {name.removeprefix("cmdstat_") for name in own_server.client().info("commandstats")}
     assert of_generators <= allowed
     assert allowed - of_generators <= called
     keys = {word[1:] for word in words if word.startswith("~")}
-    assert keys == set(pool_needs("orders").keys)
+    assert keys == set(pool_keys("orders"))

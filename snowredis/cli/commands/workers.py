@@ -107,21 +107,15 @@ EVENTS = Command(
 
 def _add_doctor_arguments(parser: Parser) -> None:
     parser.add_redis()
-    text = "the tag to check, of numbers (default: all)"
-    parser.add_argument("--tag", metavar="NAME", help=text)
     parser.add_json("one JSON object per line")
 
 
 def _doctor(args: argparse.Namespace) -> int:
     from snowredis.monitor.conditions import worst
     from snowredis.monitor.doctor import diagnose
-    from snowredis.numbers.settings import SEGMENT_SETTINGS
 
     url, options = settings(args, looks=True)
-    if args.tag is not None:
-        SEGMENT_SETTINGS["tag"].check(args.tag)
-    # SNOWREDIS_POOL names no pool beside --tag
-    found = diagnose(url, options.get("pool") if args.tag is None else args.pool, args.tag)
+    found = diagnose(url, options.get("pool"))
     code = {"critical": ExitCode.FOUND_ERRORS, "warning": ExitCode.ERROR}.get(worst(found), ExitCode.OK)
     if any(each.code == "redis" and each.level == "critical" for each in found):
         code = ExitCode.REDIS_UNAVAILABLE
@@ -140,7 +134,6 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are cri
     [
         ("snowredis doctor", "host, Redis and pools"),
         ("snowredis doctor --pool orders", "this pool alone"),
-        ("snowredis doctor --tag invoices", "this tag alone"),
     ],
     _add_doctor_arguments,
     _doctor,
