@@ -207,6 +207,11 @@ class Service:
         """Respond to GET /id and GET /ids. What cannot be served is refused before an id is made."""
         media_type = messages.parse_media_type(scope["headers"])
         query, one = messages.parse_query(scope["query_string"]), scope["path"] == "/id"
+        known = ["pool", "kind", "tag", *([] if one else ["count"])]
+        # a mistyped one would mean ids of the first pool
+        if unknown := [name for name in query if name not in known]:
+            detail = f"{unknown[0][:40]!r} is unknown; this path has {', '.join(known)}"
+            raise HttpProblem(400, "BadQuery", detail)
         source = self._kinds.find(query) or self.pools.find(query)
         if media_type == messages.BINARY and source.makes_text:
             detail = f"ids of {source.name!r} are text, and cannot be packed"

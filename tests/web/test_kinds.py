@@ -63,6 +63,9 @@ def test_ids_of_a_kind_or_a_tag_are_served_in_every_form(kinds_client: TestClien
         ("/id?kind=segment", 400, "BadQuery", "several: kind=uuid7, "),
         ("/id?kind=uuid7&pool=kinds", 400, "BadQuery", "name a pool, or a kind or a tag"),
         ("/ids?kind=uuid7", 400, "BadCount", "count must be"),
+        # these got ids of the first pool, and one id in place of three
+        ("/ids?count=2&poool=kinds", 400, "BadQuery", "'poool' is unknown; this path has pool, kind, tag, count"),
+        ("/id?count=3", 400, "BadQuery", "'count' is unknown; this path has pool, kind, tag"),
         ("/id?tag=web-unknown", 503, "NumbersClosed", "this Redis does not know the tag"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import enum
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -101,6 +102,10 @@ def settings_of_child() -> Any:
     return ast.literal_eval(child.stdout) if child.returncode == 0 else child.stderr.strip().splitlines()[-1]
 
 
+class Named(str, enum.Enum):  # noqa: UP042 - of a StrEnum, str() is the value
+    POOL = "shop"
+
+
 def test_processes_that_this_one_starts_have_what_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SNOWREDIS_URL", "SNOWREDIS_POOL"):
         monkeypatch.delenv(name)
@@ -110,8 +115,9 @@ def test_processes_that_this_one_starts_have_what_is_configured(monkeypatch: pyt
     child = settings_of_child()
     assert resolve_layout(child.pop("layout")) == layout
     assert child == {"url": "redis://h/0", "pool": "orders", "ttl": 9.0, "fields": {"a": 1, "b": 2}}
+    snowredis.configure(url="redis://h/1", pool=Named.POOL)
+    assert settings_of_child() == {"url": "redis://h/1", "pool": "shop", "ttl": 7.0}
     snowredis.configure(url="redis://h/1")
-    assert settings_of_child() == {"url": "redis://h/1", "ttl": 7.0}
     with testing.use(memory_pool().connect()):
         snowredis.configure(pool="inner")
         assert settings_of_child() == {"pool": "inner", "ttl": 7.0}
