@@ -148,13 +148,15 @@ def decode(an_id: int, layout: Layout | str | None = "default") -> Parts:
 def form_of(text: str) -> str:
     """Return the form of a text, which its shape shows: the padded forms have fixed widths.
 
-    Underscores: friendly. Digits alone: decimal, which has no leading zeros. 0x, or 16 characters: hex. Else base62.
+    Underscores: friendly. Digits alone: decimal, which has no leading zeros. 0x, or 16 characters: hex. Else base62,
+    which may begin with 0x, too: so do all its ids of some weeks.
     """
     if "_" in text:
         return "friendly"
     if _all_digits(text) and (text[0] != "0" or len(text) not in _WIDTHS.values()):
         return "decimal"
-    return "hex" if text[:2] in ("0x", "0X") or len(text) == _WIDTHS["hex"] else "base62"
+    prefixed = text[:2] in ("0x", "0X") and len(text) != _WIDTHS["base62"]
+    return "hex" if prefixed or len(text) == _WIDTHS["hex"] else "base62"
 
 
 def parse_user_id(text: str, layout: Layout, *, form: str | None = None) -> tuple[str, int]:

@@ -258,6 +258,8 @@ def test_the_form_of_what_encode_wrote_is_seen_unless_hex_has_digits_alone(form:
         ("037c1e1c6ed04405", "hex"),
         ("0x17", "hex"),
         ("0IY510Qs3cL", "base62"),
+        ("0X00008B4C0", "base62"),
+        ("0x3775f2dcb60000", "hex"),
         ("251108786692965381", "decimal"),
         (FRIENDLY, "friendly"),
     ],
