@@ -230,9 +230,13 @@ def _floor(snapshot: Snapshot) -> Condition | None:
     if not info.floor_wait_ms:
         return None
     wait, reason = duration(info.floor_wait_ms), reason_text(EventKind.FLOOR, info.floor_reason) or "unknown"
+    if info.created_ms > info.now_ms:
+        reason = "the clock of Redis was set back to before the pool was created"
     text = f"new workers are served in {wait}, at {time_text(info.floor_ms)}: {reason}"
     if snapshot.living:
-        return Condition("warning", text, f"wait: {counted(snapshot.living)} with a valid lease go on without a pause")
+        going = [each for each in snapshot.living if each.state != "no-ids"]
+        who = f": {counted(going)} with a valid lease go on without a pause" if going else ""
+        return Condition("warning", text, f"wait{who}")
     if snapshot.is_new or snapshot.has_outage_lanes or snapshot.awaits_adoptions:
         advice = "workers that live say so within a heartbeat; those with an outage lane go on, and get worker ids then"
         return Condition("warning", text, f"wait: {advice}")
@@ -253,7 +257,7 @@ def _without_ids(snapshot: Snapshot) -> Condition | None:
     reasons = ", ".join(sorted({each.owner.refused for each in without if each.owner.refused}))
     text = f"{named(without)} cannot make ids{f': {reasons}' if reasons else ''}; their clocks differ by up to "
     text += f"{worst_ms:+,} ms from the Redis clock"
-    advice = "synchronize the clocks of these hosts; the logs of these processes name the error"
+    advice = "synchronize the clocks of these hosts and of Redis; the logs of these processes name the error"
     return Condition("critical", text, advice, len(without))
 
 
@@ -329,7 +333,7 @@ def _clocks(snapshot: Snapshot) -> Condition | None:
         return None
     worst_ms = max((each.clock_offset_ms for each in off), key=abs)
     text = f"the clocks of {named(off)} differ from the Redis clock, by up to {worst_ms:+,} ms"
-    return Condition("warning", text, "synchronize the clocks of these hosts", len(off))
+    return Condition("warning", text, "synchronize the clocks of these hosts and of Redis", len(off))
 
 
 def _unread(snapshot: Snapshot) -> Condition | None:
@@ -423,7 +427,7 @@ def _may_restart(snapshot: Snapshot) -> Answer:
     wait = "" if info.config.durability == "assured" else f"{duration(info.config.floor_ms)} after "
     then = f"A process that starts meanwhile gets no ids until {wait}Redis is back"
     # those without a valid lease may go on in outage lanes
-    unseen = not lasting_ms and snapshot.has_outage_lanes
+    unseen = snapshot.unreadable or (not lasting_ms and snapshot.has_outage_lanes)
     if unseen or snapshot.refusal or silent_together(snapshot) or (snapshot.awaits_adoptions and not snapshot.is_new):
         text = "unknown: Redis renews no lease of workers that may make ids, so how long they go on cannot be seen"
         return "unknown", f"{text}. {then}"

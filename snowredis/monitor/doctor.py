@@ -108,7 +108,9 @@ def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Condition:
     except SnowredisError as failure:
         return not_checked(failure, "durability is detect; whether Redis can be identified")
     if missing:
-        return critical(f"durability is detect, but no worker id is leased: {missing}", checks.UNIDENTIFIED)
+        return critical(
+            f"durability is detect, but with this URL no worker id can be leased: {missing}", checks.UNIDENTIFIED
+        )
     return ok("durability is detect, and Redis can be identified")
 
 

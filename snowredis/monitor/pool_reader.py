@@ -69,7 +69,8 @@ class PoolReader(ABC):
 
     def state(self) -> Snapshot:
         """Return the pool, its valid leases, and those that ended without a release that no script wrote yet."""
-        found = self._found_after(self._swept_ms)
+        # the holder of a record that cannot be read may make ids in its outage lane for so long
+        found = self._found_after(self._swept_ms - self._config.outage_reserve_ms)
         leases, unreadable = _leases(found), (worker for worker, lease in found.items() if lease is None)
         living = tuple(each for each in leases if each.end_ms > self.now_ms and each.state != "released")
         ended = (each for each in leases if self._swept_ms < each.end_ms <= self.now_ms and each.state != "released")

@@ -102,7 +102,7 @@ def test_every_finding_that_is_not_good_says_what_to_do(offline: Cli, own: Redis
 @pytest.mark.parametrize(
     ("durability", "level", "text"),
     [
-        ("detect", "critical", "no worker id is leased: it refuses INFO inside scripts"),
+        ("detect", "critical", "with this URL no worker id can be leased: it refuses INFO inside scripts"),
         ("assured", "ok", "the creator of the pool stated that no acknowledged write is lost"),
         ("none", "ok", "every new worker waits 35.0 s"),
     ],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
 
 import snowredis
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound
-from snowredis.monitor.conditions import status_of
+from snowredis.monitor.conditions import answers, status_of
 from snowredis.monitor.doctor import diagnose
 from snowredis.monitor.events import parse_event
 from snowredis.monitor.lease import lease_of
@@ -50,15 +51,24 @@ def test_a_pool_of_another_format_is_refused_and_not_shown_as_empty(server: Redi
 
 
 def test_a_record_that_another_program_wrote_is_not_passed_over(scripted: Scripted) -> None:
-    pool, holder = scripted()
-    for _ in range(2):
-        holder().claim()
+    pool, holder = scripted(ttl_ms=500, max_clock_lead_ms=10, failover_slack_ms=10)
+    lost, other = holder(), holder()
+    for each in (lost, other):
+        each.claim()
     pool.client.hset(pool_keys(pool.name)[0], "w:0", "hello")
     assert [worker.worker for worker in pool.workers()] == [1]
     (condition,) = status_of(pool.snapshot()).conditions
     assert (condition.level, condition.code, condition.count) == ("warning", "unread", 1)
     text = "another program has written the records of 1 worker id (0): whether they are leased is not known"
     assert condition.text == text
+    # its lease has ended, and its holder may make ids in the outage lane
+    time.sleep(0.3)
+    other.ask_renew()
+    time.sleep(0.3)
+    other.ask_renew()
+    snapshot = pool.snapshot()
+    assert [each.code for each in status_of(snapshot).conditions] == ["unread"]
+    assert [each.answer for each in answers(snapshot) if each.question == "restart"] == ["unknown"]
 
 
 def test_events_come_the_oldest_first_and_in_parts(

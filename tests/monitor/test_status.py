@@ -179,6 +179,11 @@ def test_a_floor_promises_nothing_of_workers_that_redis_does_not_know() -> None:
     assert (condition.code, "without a pause" in condition.advice) == ("floor", False)
     (condition,) = status_of(Snapshot(waiting, FLEET)).conditions
     assert "10 workers with a valid lease go on without a pause" in condition.advice
+    without = tuple(each._replace(state="no-ids") for each in FLEET)
+    condition = next(each for each in status_of(Snapshot(waiting, without)).conditions if each.code == "floor")
+    assert condition.advice == "wait"
+    (condition,) = status_of(Snapshot(replace(waiting, created_ms=NOW_MS + 1), ())).conditions
+    assert "the clock of Redis was set back" in condition.text
 
 
 def test_silence_is_judged_by_the_processes_of_that_hour() -> None:
