@@ -211,7 +211,7 @@ class Table:
         refusals: why its rows cannot be copied, each with what to do.
         refusals_as_first: why the first database cannot hold rows of it in one transaction.
         primary: columns of its primary key.
-        uniques: columns of each of its unique keys.
+        uniques: columns of each of its unique keys, the primary one first.
         triggers: their names, with PostgreSQL's mode and table, or the SQL that makes them again.
     """
 
@@ -301,8 +301,10 @@ def _read_foreign_keys(tables: Tables, rows: Iterator[tuple[Table, Any]]) -> Non
             if not key.columns:
                 table.foreign_keys.append(key)
             key.columns.append(row.col)
-            names = {name.lower(): name for name in tables[parent].columns}
-            key.parents.append(names.get(row.parent_col.lower(), row.parent_col))
+            # SQLite takes a name in any case; PostgreSQL may have both Id and id
+            columns = tables[parent].columns
+            names = [row.parent_col, *(name for name in columns if name.lower() == row.parent_col.lower())]
+            key.parents.append(next((name for name in names if name in columns), row.parent_col))
 
 
 def read_counters(query: Query, tables: Tables) -> list[Counter]:
@@ -356,6 +358,65 @@ def parents_first(tables: Mapping[str, Table], names: list[str]) -> tuple[list[s
         ordered += free
         left = [name for name in left if name not in free]
     return ordered, late
+
+
+# --- what names say ---------------------------------------------------------------------------------------
+
+_ID_NAME = re.compile(
+    r"(id|guid|uid|oid|owner|leader|master|sender|receiver|author|creator|creature_guid|parent|child|father|mother|partner|"
+    r"spouse|friend|target|by|bidder|seller|buyer|captain|sponsor|apprentice|recruiter|invitee|inviter|editor|user|"
+    r"player|char|character|account|guild|clan|party|team|assignee|member|winner|loser|killer|victim)s?_?\d*$",
+    re.IGNORECASE,
+)
+_AMOUNT_NAME = re.compile(
+    r"((^|_)([xyz]|sp|hp|mp|str|int|dex|agi|vit|luk|map|pos)|time|date|stamp|exp|level|count|amount|price|money|gold|"
+    r"cost|points?|score|rank|rating|state|status|flags?|mask|type|kind|slot|size|zone|index|order|position|value|total|"
+    r"duration|expires?|enabled|active|percent|color|version|day|month|year|hour|quantity|stack|energy|power|wins?|"
+    r"games?|kills?|deaths?|honou?r|race|class|mmr)_?\d*$|(^|_|last|start|min|max|highest|current|player)"
+    r"(acid|bid|druid|fluid|grid|humid|hybrid|liquid|(pre|un)?paid|raid|rapid|solid|(in)?valid|a?void)$|"
+    r"^(max|min|num|total|avg|sum)_|_done_|(^|_)(is|has|can|was)_",
+    re.IGNORECASE,
+)
+# things of which an application has a list, often outside of the database
+_LISTED_NAME = re.compile(
+    r"(class|race|item|recipe|skill|spell|npc|monster|mob|map|zone|area|region|quest|model|display|skin|template|type|"
+    r"kind|category|cat|bracket|season|hench|ammo|ability|effect|icon|language|lang|slot|option|cmd|command)s?$",
+    re.IGNORECASE,
+)
+
+
+def stem(name: str) -> str:
+    """Return a name without what says that it is an id."""
+    one = re.sub(r"(_?id|_?guid|_?no)?_?\d*$", "", name.lower()).replace("_", "")
+    return re.sub(r"ies$", "y", one) if one.endswith("ies") else one.rstrip("s")
+
+
+def nearness(name: str, where: tuple[str, str]) -> int:
+    """Return how a column is named: 3: as a table, 2: as a part of its name, 1: as its ids, 0: as none of these."""
+    mine, table, its = stem(name), stem(where[0]), stem(where[1])
+    if not mine:
+        return 0
+    if mine == table or (len(table) > 2 and mine.endswith(table)):
+        return 3
+    return 2 if mine in table else int(bool(its) and mine.endswith(its))
+
+
+def is_named_after(name: str, table: str) -> bool:
+    """Return whether a column is called as the id of a table: alliance_id or allianceid, of alliance or alliances."""
+    return name.lower().endswith("id") and len(stem(name)) > 1 and stem(name) == stem(table)
+
+
+def is_named_like_an_id(name: str) -> bool:
+    return bool(_ID_NAME.search(name)) and not _AMOUNT_NAME.search(name)
+
+
+def is_named_like_an_amount(name: str) -> bool:
+    return bool(_AMOUNT_NAME.search(name))
+
+
+def is_named_like_a_list(name: str) -> bool:
+    """Return whether a column is named after things of which an application has a list, such as maps."""
+    return bool(_LISTED_NAME.search(stem(name)))
 
 
 # --- progress --------------------------------------------------------------------------------------------

@@ -59,6 +59,8 @@ _MYSQL_SETTINGS = (
     # MariaDB alone reads this: tables are joined by hashes, and those of 32 MiB of keys in one pass
     f"/*M! , join_cache_level = 4, join_buffer_size = {1 << 25}, join_buffer_space_limit = {1 << 28} */"
 )
+# a text that is a number of at most 63 bits
+_POSITIVE = "^([1-9][0-9]{{0,17}}|[1-8][0-9]{{18}})$"
 _TEXT = "VARCHAR(700) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"
 
 
@@ -69,7 +71,7 @@ class Database:
         kind: of the database; sql/KIND.sql has the queries of its catalog.
         as_text, backslash: a value as a text, and a backslash in a literal.
         number: the type that a number is cast to.
-        positive: condition that a text is a positive number.
+        positive, a_digit: conditions that a text is a positive number, and that it has a digit.
         empty_key, drop_keys: the first columns of the table of keys, and the statement that removes it.
         ends_by_ddl: a statement that changes a table would end the transaction.
         checks_keys: the database itself compares foreign keys before the COMMIT.
@@ -78,7 +80,8 @@ class Database:
 
     kind, mark, parameter = "mysql", "`", "%s"
     as_text, backslash = "CONVERT(CAST({} AS CHAR) USING utf8mb4) COLLATE utf8mb4_bin", "\\\\"
-    number, positive = "SIGNED", "{0} REGEXP '^[1-9][0-9]{{0,17}}$'"
+    number, positive = "SIGNED", f"{{0}} REGEXP '{_POSITIVE}'"
+    a_digit = "{} REGEXP '[0-9]'"
     empty_key = "CAST('' AS CHAR(700)) AS key_, CAST(9223372036854775807 AS SIGNED) AS hash_"
     drop_keys = f"DROP TEMPORARY TABLE IF EXISTS {KEYS}"
     ends_by_ddl, checks_keys, indexes_keys = True, False, True
@@ -245,6 +248,12 @@ class Database:
         moved = f"{self.digits(column, value)} + {offset}"
         return f"COALESCE({moved if column.kind == 'int' else self.text(moved)}, {value})"
 
+    def unmoved(self, column: TableColumn, value: str) -> str:
+        """Return the condition that a value has digits, but is no number that moves, nor 0 or negative."""
+        text = self.text(value)
+        is_other = f"{text} <> '0' AND {text} NOT LIKE '-%' AND {self.a_digit.format(text)}"
+        return f"{self.digits(column, value)} IS NULL AND {is_other}"
+
     def looked_up(self, rule: int, value: str, pairs: Mapping[str, str]) -> str:
         """Return what a value becomes by these pairs, as a text, or NULL."""
         return f"(SELECT {PAIRS}.new_ FROM {PAIRS} WHERE rule_ = {rule} AND old_ = {self.text(value)})"
@@ -261,8 +270,8 @@ class Database:
 
     def _bytes(self, column: TableColumn, value: str) -> str:
         """Return a value as the bytes that its column has."""
-        if column.kind == "float":
-            value = f"CAST({value} AS DOUBLE)"
+        if column.kind == "float" or "zerofill" in column.type:
+            value = f"CAST({value} AS {'DOUBLE' if column.kind == 'float' else self.number})"
         elif column.collation:
             charset = column.collation.partition("_")[0]
             is_plain = value in (f"{row}.{self.quote(column.name)}" for row in "ty")
@@ -290,7 +299,8 @@ class Database:
 class PostgreSQL(Database):
     kind, mark = "postgresql", '"'
     as_text, backslash = "CAST({} AS text)", "\\"
-    number, positive = "bigint", "{0} ~ '^[1-9][0-9]{{0,17}}$'"
+    # a text of fixed length has spaces at its end
+    number, positive, a_digit = "bigint", f"CAST({{0}} AS text) ~ '{_POSITIVE}'", "{} ~ '[0-9]'"
     empty_key, drop_keys = "CAST('' AS text) AS key_, CAST(0 AS bigint) AS hash_", f"DROP TABLE IF EXISTS {KEYS}"
     ends_by_ddl, checks_keys, indexes_keys = False, True, False
 
@@ -359,7 +369,11 @@ class SQLite(Database):
     kind, mark, parameter = "sqlite", '"', "?"
     as_text, backslash = "CAST({} AS TEXT)", "\\"
     number = "INTEGER"
-    positive = "({0} <> '' AND {0} NOT GLOB '*[^0-9]*' AND {0} NOT GLOB '0*' AND length({0}) < 19)"
+    positive = (
+        "({0} <> '' AND {0} NOT GLOB '*[^0-9]*' AND {0} NOT GLOB '0*' AND "
+        "(length({0}) < 19 OR length({0}) = 19 AND {0} < '9'))"
+    )
+    a_digit = "{} GLOB '*[0-9]*'"
     empty_key, drop_keys = "'' AS key_, 0 AS hash_", f"DROP TABLE IF EXISTS temp.{KEYS}"
     ends_by_ddl, indexes_keys = False, False
 
@@ -398,17 +412,22 @@ class SQLite(Database):
 
     def moved(self, column: TableColumn, value: str, offset: int) -> str:
         moved = f"{self.digits(column, value)} + {offset}"
-        kinds = f"WHEN 'integer' THEN {moved} WHEN 'text' THEN {self.text(moved)}"
+        text = self.text(moved)
+        kinds = f"WHEN 'integer' THEN {moved} WHEN 'text' THEN {text} WHEN 'blob' THEN CAST({text} AS BLOB)"
         return f"COALESCE(CASE typeof({value}) {kinds} END, {value})"
 
     def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
         # a column of texts stores a number as a text
         as_text = "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS TEXT) ELSE {0} END"
-        stored = (
+        stored = [
             as_text.format(value) if column.kind == "text" else value
             for column, value in zip(columns, values, strict=True)
-        )
-        return f"snowredis_hash({', '.join(stored)})"
+        ]
+        # SQLite gives a function 127 arguments at most
+        while len(stored) > 1 or len(values) == 1:
+            stored = [f"snowredis_hash({', '.join(stored[at : at + 99])})" for at in range(0, len(stored), 99)]
+            values = ()
+        return stored[0]
 
     def quiet(self, tables: Sequence[Table], late: Sequence[str]) -> tuple[list[str], list[str]]:
         triggers = [(name, sql) for table in tables for name, _, sql in table.triggers]

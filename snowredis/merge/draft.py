@@ -13,32 +13,31 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from snowredis.errors import shown
-from snowredis.merge.databases import ROWID, Table, TableColumn, checksum
-from snowredis.merge.evidence import (
-    Evidence,
-    Lead,
+from snowredis.merge.databases import (
+    ROWID,
+    Table,
+    TableColumn,
+    checksum,
     is_named_after,
     is_named_like_a_list,
     is_named_like_an_amount,
     is_named_like_an_id,
-    share_of,
     stem,
 )
+from snowredis.merge.evidence import Evidence, Lead, Where, share_of, whole
 from snowredis.merge.map_file import UNDECIDED, Map, TableMap, families
 
 # tables of migration tools: each database has its own
 _TOOLS = ("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata", "flyway_schema_history")
 # how much of the rows of a table must be the same in both databases
 _MOST = 0.9
-# the high 32 bits of times in milliseconds, of 1997 to 2040
-_HIGH_OF_TIMES = frozenset(range(200, 515))
 
 
 class Guess(NamedTuple):
     """Guess of the rule of a column.
 
     Attributes:
-        rule: a word of a map; "of" with *target*; empty: it is left out.
+        rule: a word of a map; "of" with *target*; "sql": ids are in a part of it; empty: it is left out.
         why: the evidence.
         is_strong: nothing speaks against it.
     """
@@ -72,13 +71,17 @@ class Case:
     Attributes:
         is_key: it is called as a column that numbers rows.
         is_named: it is called as an id.
+        is_sure, is_counted: the database numbers it, for sure; and as it seems.
         sides, values: of each database, and of both.
         size: how many different numbers it has.
         are_numbers: its values are integers, also as floats.
+        path: columns whose foreign keys lead here.
     """
 
-    def __init__(self, evidence: Evidence, tables: Tables, table: Table, column: TableColumn) -> None:
-        self.evidence, self.tables, self.table, self.column = evidence, tables, table, column
+    def __init__(
+        self, evidence: Evidence, tables: Tables, table: Table, column: TableColumn, path: tuple[Where, ...] = ()
+    ) -> None:
+        self.evidence, self.tables, self.table, self.column, self.path = evidence, tables, table, column, path
         self.name, self.where = column.name, (table.name, column.name)
         self.sets = evidence.numbers[self.where]
         self.size = max(map(len, self.sets))
@@ -91,8 +94,10 @@ class Case:
         self.is_listed = is_named_like_a_list(self.name)
         # SQLite numbers each INTEGER PRIMARY KEY, also one that has ids of something outside
         first = evidence.databases[0]
-        is_sure = first.kind != "sqlite" or table.name in {counter.table for counter in first.counters}
-        self.is_counted = column.is_counter and (is_sure or not self.size or not is_named_like_an_id(self.name))
+        self.is_sure = column.is_counter and (
+            first.kind != "sqlite" or table.name in {each.table for each in first.counters}
+        )
+        self.is_counted = column.is_counter and (self.is_sure or not self.size or not is_named_like_an_id(self.name))
 
     def guess(self) -> Guess:
         """Return what the column seems to be."""
@@ -122,20 +127,13 @@ class Case:
             return Guess("of", f"foreign key to {parent}", parent, is_strong=True)
         if parent in self.tables.fixed:
             return Guess("keep", f"foreign key to {parent}, whose ids stay")
-        moves = self.column.kind == "int" and self._moves(parent, target)
-        return Guess("id" if moves else "keep", f"foreign key to {parent}" if moves else "", is_strong=moves)
-
-    def _moves(self, parent: str, target: str) -> bool:
-        """Return whether the column that a foreign key leads to moves, over any number of steps."""
-        seen, tables = {(parent, target)}, self.evidence.tables
-        while parent not in self.tables.fixed:
-            keys = (k for k in tables[parent].foreign_keys if target in k.columns and k.parent != parent)
-            key = next(keys, None)
-            if key is None or (key.parent, target) in seen:
-                return tables[parent].columns[target].kind == "int"
-            parent, target = key.parent, key.target(target)
-            seen.add((parent, target))
-        return False
+        its, path = self.evidence.tables[parent], (*self.path, self.where)
+        # a circle of keys comes back to a column
+        guess = Guess("id")
+        if (parent, target) not in path:
+            guess = Case(self.evidence, self.tables, its, its.columns[target], path).guess()
+        why = "" if guess.rule == "keep" else f"foreign key to {parent}"
+        return Guess(guess.rule, why, guess.target, is_strong=guess.rule == "id")
 
     # --- ids inside of values ----------------------------------------------------------------------
 
@@ -143,18 +141,22 @@ class Case:
         """Judge a column that is not of numbers: of texts, bytes, JSON, an array, or another type."""
         if self.are_numbers or (self.column.kind == "other" and self.size):
             return None
-        are_digits = all(each in (None, "") or (isinstance(each, str) and each.isdigit()) for each in self.values)
-        if are_digits and self.size >= 5:
+        texts = [each for each in self.values if each not in (None, "", "0")]
+        if self.size >= 5 and all(isinstance(each, str) and whole([each]) for each in texts):
             is_named = is_named_like_an_id(self.name)
             for lead in self.leads:
                 if is_named and lead.near and lead.fills and lead.where[0] not in self.tables.fixed:
-                    return Guess("id", f"digits: ids of {lead}")
+                    return Guess(self._rule_of(lead.where), f"digits: ids of {lead}")
                 if is_named or lead.fills:
                     return Guess("ask", f"digits: ids of {lead}?")
         elif self.column.kind != "float" and (found := self.evidence.parts(*self.where)):
             place, lead, example = found
-            return Guess("ask", f"ids of {lead} inside ({place}), as in {example}? Write sql.{self.name}")
+            return Guess("sql", f"ids of {lead} inside ({place}), as in {example}")
         return None if self.column.kind == "other" else Guess("keep")
+
+    def _rule_of(self, where: Where) -> str:
+        """Return the rule of ids, and of all that lead to them."""
+        return "flake" if any(each.are_of_a_layout for each in self.evidence.ids.get(where, ())) else "id"
 
     def of_matched(self, rule: str) -> tuple[str, bool] | None:
         """Return the table with match whose ids these seem to be, and whether hardly another table is meant."""
@@ -185,13 +187,15 @@ class Case:
             and all(0 in each for each in self.sides)
         ):
             return Guess("keep", "a number within its parent: 0 is among them")
-        if any(each.are_of_a_layout for each in evidence.ids.get(self.where, ())):
+        if self._rule_of(self.where) == "flake":
             return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
+        if is_key and not self.is_sure and (packed := evidence.packed(self.where)):
+            return Guess("sql", f"its {packed[0]} are ids of {packed[1]}")
         if self.is_counted or self.tables.matched.get(table.name, ("",))[0] == self.name:
             return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
         first, second = ({-each for each in side if isinstance(each, int) and each < 0} for side in self.sides)
-        if not self.size and (leads := evidence.leads((first, second))) and leads[0].fills:
-            return Guess("ask", f"its negative numbers are ids of {leads[0]}? Write sql.{self.name}")
+        if (leads := evidence.leads((first, second))) and leads[0].fills:
+            return Guess("sql", f"its negative numbers are ids of {leads[0]}")
         are_empty = self.are_numbers or all(value in (None, "", "0", "-1", 0, -1) for value in self.values)
         return None if self.size else Guess("none" if self.is_named and are_empty else "keep")
 
@@ -243,7 +247,7 @@ class Case:
             return Guess("ask", f"ids of {staying[0]}, which stay, or of {best}, which move?")
         if self.name.lower() == "id" and self.name in self.table.primary[1:]:
             return Guess("keep", "a number within its parent, by its place in the key")
-        if any(each.are_of_a_layout for each in self.evidence.ids[best.where]):
+        if self._rule_of(best.where) == "flake":
             return Guess("flake", f"ids of a layout, of {best}", is_strong=best.fills)
         # a table of a few rows is never filled
         is_of_few = is_named_after(self.name, best.where[0]) and best.reach > 0.5
@@ -280,21 +284,15 @@ class Case:
             if part >= 0.95 and all(its.low > 10_000 for ids in evidence.ids.values() for its in ids if its.count):
                 return Guess("id", "named like an id; its values are ids of several tables")
             if part >= 0.4 and self.size >= 8 and not self.is_listed:
-                return Guess("ask", f"{part:.0%} of its values are ids{kinds}? Write sql.{self.name}")
-        for shift, bits, least in ((0, "low", 5), (32, "high", 13)):
-            first, second = ({number >> shift & 0xFFFFFFFF for number in side if number >> 32} for side in sets)
-            # the high bits of times in milliseconds are few numbers, or these
-            is_time = bits == "high" and first | second <= _HIGH_OF_TIMES
-            is_much = first and second and max(len(first), len(second)) >= least and not is_time
-            if is_much and (leads := evidence.leads((first, second))):
-                return Guess("ask", f"its {bits} 32 bits are ids of {leads[0]}? Write sql.{self.name}")
+                return Guess("sql", f"{part:.0%} of its values are ids{kinds}")
+        if packed := evidence.packed(self.where):
+            return Guess("sql", f"its {packed[0]} are ids of {packed[1]}")
         if kinds:
-            return Guess("ask", f"ids{kinds}, else not? Write sql.{self.name}")
+            return Guess("sql", f"ids{kinds}, else not")
         names = [each.name for each in self.table.written if each.kind == "int"]
         for low, high in (pair for one in pairwise(names) for pair in (one, one[::-1]) if self.name in one):
             if whose := evidence.halves(self.table.name, low, high):
-                whole = f"{low} and {high} are the low and high 16 bits of ids of {'.'.join(whose)}"
-                return Guess("ask", f"{whole}? Write sql")
+                return Guess("sql", f"{low} and {high} are the low and high 16 bits of ids of {'.'.join(whose)}")
         return Guess("keep", "named like an id, but leads nowhere: of another database?") if self.is_key else None
 
     def elsewhere(self) -> Guess | None:
@@ -306,7 +304,7 @@ class Case:
                 ids = [its for where, its in evidence.ids.items() if where[0] == name and where[1] != ROWID]
                 share = max((share_of(self.sets, its) for its in ids), default=0.0)
                 is_empty = not any(sample.rows for sample in evidence.samples[name])
-                word = "ask" if share >= 0.5 or is_empty else "keep"
+                word = "ask" if share >= 0.2 or is_empty else "keep"
                 return Guess(word, f"named like an id of {name}, and {share:.0%} of its values are there")
         return None
 
@@ -411,7 +409,9 @@ class Draft:
         is_counted = any(self.evidence.numbers_rows(table, column) for column in table.columns.values())
         differ = len(mine & its) - same
         is_most = same >= _MOST * max(len(first.rows), len(second.rows))
-        if (is_most or not differ) and (not is_counted or len(contents) > 0.5 * len(second.rows)):
+        # ids in the texts of a key look the same in both, too
+        are_ids = any(self.evidence.parts(table.name, key) for key in keys if table.columns[key].kind == "text")
+        if not are_ids and (is_most or not differ) and (not is_counted or len(contents) > 0.5 * len(second.rows)):
             others = f"{differ:,} others have the key of one and stay away" if differ else "no other has the key of one"
             self.notes[table.name].append(f"{text}, and {others}: rows of the application or the world?")
             self.tables.fixed.add(table.name)
@@ -458,9 +458,9 @@ class Draft:
             if guess.rule == "of":
                 texts["of"][column.name] = guess.target
             elif guess.rule:
-                lists[guess.rule].append(column.name)
+                lists["ask" if guess.rule == "sql" else guess.rule].append(column.name)
             if guess.why:
-                reasons[guess.why].append(column.name)
+                reasons[f"{guess.why}{'? Write sql' * (guess.rule == 'sql')}"].append(column.name)
         said = TableMap(self._rows[table.name], dict(lists), dict(texts))
         if table.name in self.tables.matched:
             said.lists["match"] = self.tables.matched[table.name][1]

@@ -14,52 +14,38 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import nsmallest
-from itertools import count
+from itertools import count, islice
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from snowredis.merge.databases import ROWID, Progress, Table, TableColumn
+from snowredis.merge.databases import ROWID, Progress, Table, TableColumn, nearness, stem
 from snowredis.merge.dialects import Database
 
 SAMPLED = 20_000
 # rows of a table that the second look reads, and the places of its key at which it does
 LOOKED, PLACES = 5_000, 50
 # texts of a column that are looked into, numbers of each, and characters; and how many of bytes
-_TEXTS, _PARTS, _CHARS, _BYTES = 4000, 6, 400, 500
+_TEXTS, _PARTS, _CHARS, _BYTES = 4000, 12, 400, 500
 # rows of a table of counters
 _COUNTERS = 200
 # values of a column that are tried first
 _TRIED = 50
+# what ids may be multiplied with, before another number is added; and what may be added to them
+_FACTORS = (*(1 << bits for bits in range(4, 41)), *(10**digits for digits in range(1, 10)))
+_ADDED = (1 << 24, 10**6, 10**9)
+# the high 32 bits of times in milliseconds, of 1997 to 2040
+_HIGH_OF_TIMES = frozenset(range(200, 515))
 # how much of a column's values must be ids
 _MOST = 0.95
 # fewer ids than this say nothing
 _FEW = 5
 # ids that begin above this are no amounts
 _LARGE = 10_000
-_ID_NAME = re.compile(
-    r"(id|guid|uid|oid|owner|leader|master|sender|receiver|author|creator|creature_guid|parent|child|father|mother|partner|"
-    r"spouse|friend|target|by|bidder|seller|buyer|captain|sponsor|apprentice|recruiter|invitee|inviter|editor|user|"
-    r"player|char|character|account|guild|clan|party|team|assignee|member|winner|loser|killer|victim)s?_?\d*$",
-    re.IGNORECASE,
-)
-_AMOUNT_NAME = re.compile(
-    r"((^|_)([xyz]|sp|hp|mp|str|int|dex|agi|vit|luk|map|pos)|time|date|stamp|exp|level|count|amount|price|money|gold|"
-    r"cost|points?|score|rank|rating|state|status|flags?|mask|type|kind|slot|size|zone|index|order|position|value|total|"
-    r"duration|expires?|enabled|active|percent|color|version|day|month|year|hour|quantity|stack|energy|power|wins?|"
-    r"games?|kills?|deaths?|honou?r|race|class|mmr)_?\d*$|(^|_|last|start|min|max|highest|current|player)"
-    r"(acid|bid|druid|fluid|grid|humid|hybrid|liquid|(pre|un)?paid|raid|rapid|solid|(in)?valid|a?void)$|"
-    r"^(max|min|num|total|avg|sum)_|_done_|(^|_)(is|has|can|was)_",
-    re.IGNORECASE,
-)
-# things of which an application has a list, often outside of the database
-_LISTED_NAME = re.compile(
-    r"(class|race|item|recipe|skill|spell|npc|monster|mob|map|zone|area|region|quest|model|display|skin|template|type|"
-    r"kind|category|cat|bracket|season|hench|ammo|ability|effect|icon|language|lang|slot|option|cmd|command)s?$",
-    re.IGNORECASE,
-)
 # a number behind any separator, or behind a word, with a sign between or without
-_TOKEN = re.compile(r"(?<![0-9A-Za-z])(?:([A-Za-z]+)([^0-9A-Za-z])?)?([1-9][0-9]{0,17})(?![0-9A-Za-z])")
-_HEXADECIMAL = re.compile(r"[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
+_TOKEN = re.compile(r"(?<![0-9A-Za-z])(?:([A-Za-z]+)([^0-9A-Za-z])?)?0*([1-9][0-9]{0,18})(?![0-9A-Za-z])")
+# a number as a merge moves it in a text
+_PLAIN = re.compile("[1-9][0-9]{0,18}")
+_HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
 _NO_TEXT = re.compile("interval|money|inet|cidr|macaddr|time|tsvector")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d")
 
@@ -142,6 +128,7 @@ class Evidence:
 
     Args:
         reads_all: whether to read all rows, or at most LOOKED of each table.
+        keys: columns of unique keys that a map moves: those that lead nowhere number rows.
 
     Attributes:
         samples: of each table, of the first and of the second database.
@@ -150,12 +137,24 @@ class Evidence:
         partly: tables of which not all rows were read.
     """
 
-    def __init__(self, databases: tuple[Database, Database], progress: Progress, *, reads_all: bool = True) -> None:
+    def __init__(
+        self,
+        databases: tuple[Database, Database],
+        progress: Progress,
+        *,
+        reads_all: bool = True,
+        keys: Sequence[Where] = (),
+    ) -> None:
         self.databases, self.reads_all, self.tables = databases, reads_all, databases[0].tables
         self.samples: dict[str, tuple[Sample, Sample]] = {}
         self.ids: dict[Where, tuple[Ids, Ids]] = {}
         self.partly: list[str] = []
         self.numbers: dict[Where, Two] = {}
+        refers = [
+            (each, key, at) for each in self.tables for key in self.tables[each].foreign_keys for at in key.columns
+        ]
+        # that foreign keys lead to, and that are none
+        self.targets = {(key.parent, key.target(at)) for _, key, at in refers} - {(name, at) for name, _, at in refers}
         progress.start("looking at values", len(self.tables))
         for name in self.tables:
             self.samples[name] = (self._read(0, name), self._read(1, name))
@@ -165,6 +164,11 @@ class Evidence:
             self.numbers[table.name, column.name] = first, second
             if self.numbers_rows(table, column) and (first or second):
                 self.ids[table.name, column.name] = self._ids(0, table, column), self._ids(1, table, column)
+        for name, key in keys:
+            named = (lead for lead in self.leads(self.numbers[name, key], key, (name, key)) if lead.near)
+            if not any(named) and any(self.numbers[name, key]):
+                table, column = self.tables[name], self.tables[name].columns[key]
+                self.ids[name, key] = self._ids(0, table, column), self._ids(1, table, column)
 
     # --- reading -----------------------------------------------------------------------------------
 
@@ -196,13 +200,15 @@ class Evidence:
         """Return whether a column numbers the rows of its table."""
         if column.kind != "int":
             return False
-        if column.is_counter or table.primary == [column.name]:
+        if column.is_counter or [column.name] in table.uniques:
             return True
         if column.name == ROWID:
             return not table.primary
         # a table without a key, whose first column is called an id, with another number in each row
         sample = self.samples[table.name][1]
         values = sample.values(column.name)
+        if (table.name, column.name) in self.targets:
+            return len(set(values)) * 4 > len(values)
         is_first = not table.uniques and sample.at.get(column.name) == 0 and column.name.lower().endswith("id")
         return is_first and len(values) > 1 and len(set(values)) == len(values)
 
@@ -325,7 +331,8 @@ class Evidence:
     def by_kind(self, table: str, column: str) -> tuple[str, list[Any]] | None:
         """Return the column that says in which rows another one has ids, and its values there."""
         samples, every = self.samples[table], self.every
-        highest = max(max(ids, default=0) for ids in every)
+        counted = (its for ids in self.ids.values() for its in ids if not its.are_of_a_layout)
+        highest = max((its.high for its in counted), default=0)
         for kind in samples[1].at:
             values = {value for sample in samples for value in sample.values(kind)[:3000]}
             if kind == column or not 2 <= len(values) <= 12:
@@ -339,6 +346,38 @@ class Evidence:
                 len(pairs) >= 6 and sum(is_id for is_id, _ in pairs) < 0.5 * len(pairs) for pairs in share.values()
             ):
                 return kind, good
+        return None
+
+    def packed(self, where: Where) -> tuple[str, Lead] | None:
+        """Return which part of numbers are ids, and whose: ids and other numbers were made into one."""
+        first, second = self.numbers[where]
+        if not first or not second:
+            return None
+        for shift, bits, least in ((0, "low", 5), (32, "high", 13)):
+            one, other = ({number >> shift & 0xFFFFFFFF for number in side if number >> 32} for side in (first, second))
+            # the high bits of times in milliseconds are few numbers, or these
+            is_time = shift and one | other <= _HIGH_OF_TIMES
+            leads = self.leads((one, other)) if one and other and max(len(one), len(other)) >= least else []
+            if leads and not is_time:
+                return f"{bits} 32 bits", leads[0]
+        is_sparse = max(first) - min(first) > 2 * len(first)
+        ends = {tuple(each.high for each in ids) for ids in self.ids.values()}
+        parts = [
+            (f"{by:,}s", [{number // by for number in side} - {0} for side in (first, second)])
+            for by in _FACTORS
+            if is_sparse and (max(first) // by, max(second) // by) in ends
+        ]
+        parts += [
+            (
+                f"remainders by {by:,}",
+                [{number % by for number in side if number > by} - {0} for side in (first, second)],
+            )
+            for by in _ADDED
+            if max(first) > by
+        ]
+        for part, (one, other) in parts:
+            if leads := [lead for lead in self.leads((one, other)) if lead.ends]:
+                return part, leads[0]
         return None
 
     def halves(self, table: str, low: str, high: str) -> Where | None:
@@ -359,7 +398,7 @@ def _reach(numbers: set[int], ids: Ids) -> float:
     """Return how much of the range of ids some numbers fill; 0 if too many are none of them."""
     if not numbers:
         return 1.0
-    some = list(numbers)[:_TRIED]
+    some = list(islice(numbers, _TRIED))
     if not ids.count or ids.share(some) < _MOST - 0.15 or ids.share(numbers) < _MOST:
         return 0.0
     return max(0.0, (max(numbers) - ids.low + 1) / (ids.high - ids.low + 1))
@@ -392,7 +431,7 @@ def _are_ids(pairs: Sequence[tuple[bool, int]], highest: int) -> bool:
     return len(pairs) >= 6 and all(is_id for is_id, _ in pairs) and len(numbers) > 5 and max(numbers) > 0.3 * highest
 
 
-# --- values and names ------------------------------------------------------------------------------------
+# --- values ----------------------------------------------------------------------------------------------
 
 
 def _plain(column: TableColumn, value: Any) -> Any:
@@ -406,18 +445,14 @@ def _plain(column: TableColumn, value: Any) -> Any:
     text = str(value)
     if column.kind in ("int", "float"):
         text = text.removesuffix(".0")
-        return int(text) if text.removeprefix("-").isdigit() else text
+        return int(text) if text.removeprefix("-").isdecimal() else text
     return text
 
 
 def whole(values: Iterable[Any]) -> set[int]:
     """Return the positive whole numbers among values, those in texts included."""
-    found = set()
-    for value in values:
-        is_text = isinstance(value, str | bytes) and value.isdigit() and len(value) < 19
-        if (isinstance(value, int) or is_text) and int(value) > 0:
-            found.add(int(value))
-    return found
+    texts = (value.decode("latin-1") if isinstance(value, bytes) else value for value in values)
+    return {int(text) for text in texts if (_PLAIN.fullmatch(text) if isinstance(text, str) else text and text > 0)}
 
 
 def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
@@ -432,7 +467,7 @@ def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
     if value[0] in "{[":
         try:
             yield from _numbers_in_json(json.loads(value), "$")
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
         else:
             return
@@ -454,47 +489,12 @@ def _numbers_in_bytes(value: bytes) -> Iterator[tuple[str, int]]:
 def _numbers_in_json(value: Any, path: str) -> Iterator[tuple[str, int]]:
     if isinstance(value, dict):
         for key, each in value.items():
-            if key.isdigit() and 0 < len(key) < 19:
-                yield f"{path}, keys", int(key)
+            yield from ((f"{path}, keys", number) for number in whole([key]))
             yield from _numbers_in_json(each, f"{path}.*" if key.isdigit() else f"{path}.{key}")
     elif isinstance(value, list):
         for each in value:
             yield from _numbers_in_json(each, f"{path}[]")
-    elif isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        yield path, value
-    elif isinstance(value, str) and value[:1] not in ("{", "["):
+    elif isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and value % 1 == 0:
+        yield path, int(value)
+    elif isinstance(value, str):
         yield from ((f"{path} {place}", number) for place, number in _numbers_in(value))
-
-
-def stem(name: str) -> str:
-    """Return a name without what says that it is an id."""
-    one = re.sub(r"(_?id|_?guid|_?no)?_?\d*$", "", name.lower()).replace("_", "")
-    return re.sub(r"ies$", "y", one) if one.endswith("ies") else one.rstrip("s")
-
-
-def nearness(name: str, where: Where) -> int:
-    """Return how a column is named: 3: as a table, 2: as a part of its name, 1: as its ids, 0: as none of these."""
-    mine, table, its = stem(name), stem(where[0]), stem(where[1])
-    if not mine:
-        return 0
-    if mine == table or (len(table) > 2 and mine.endswith(table)):
-        return 3
-    return 2 if mine in table else int(bool(its) and mine.endswith(its))
-
-
-def is_named_after(name: str, table: str) -> bool:
-    """Return whether a column is called as the id of a table: alliance_id or allianceid, of alliance or alliances."""
-    return name.lower().endswith("id") and len(stem(name)) > 1 and stem(name) == stem(table)
-
-
-def is_named_like_an_id(name: str) -> bool:
-    return bool(_ID_NAME.search(name)) and not _AMOUNT_NAME.search(name)
-
-
-def is_named_like_an_amount(name: str) -> bool:
-    return bool(_AMOUNT_NAME.search(name))
-
-
-def is_named_like_a_list(name: str) -> bool:
-    """Return whether a column is named after things of which an application has a list, such as maps."""
-    return bool(_LISTED_NAME.search(stem(name)))

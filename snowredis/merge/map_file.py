@@ -15,6 +15,7 @@ next number of a counter), of (id of a table with match), sql (an expression), m
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -47,7 +48,9 @@ _TOP = (
 
 # in expressions: the offset, or that of a group of own, and the id of a table with match
 OFFSET = re.compile(r":offset(?:_(\w+))?\b")
-OF = re.compile(r":of\(\s*([^,()]+?)\s*,\s*((?:[^()]|\([^()]*\))+?)\s*\)")
+# an argument may have functions in functions
+_NESTED = functools.reduce(lambda deep, _: rf"(?:[^()]|\({deep}*\))", range(4), "[^()]")
+OF = re.compile(rf":of\(\s*([^,()]+?)\s*,\s*({_NESTED}+?)\s*\)")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -107,7 +110,7 @@ class Map:
     Attributes:
         head: the words at its top.
         checksum: of the file.
-        ids: of each table with match: the column with the id of a row; None if that is not clear.
+        ids: of each table: the column with the id of a row; None if that is not clear, or the ids stay.
     """
 
     head: dict[str, Any]
@@ -127,14 +130,13 @@ class Map:
             return _KEPT
         if rule in ("of", "sql"):
             return Move(rule, said.text(rule, column))
-        if column == self.ids.get(name):
+        if said.match and column == self.ids.get(name):
             return Move("of", name)
         return Move("id", said.text("own", column)) if rule in ("id", "top") else Move(rule)
 
     def find_ids(self, tables: Tables) -> None:
-        """Find in each table with match the column with the id of a row."""
-        matched = ((name, said) for name, said in self.tables.items() if said.match and name in tables)
-        self.ids = {name: _id_of(said, tables[name]) for name, said in matched}
+        """Find in each table the column with the id of a row."""
+        self.ids = {name: _id_of(said, tables[name]) for name, said in self.tables.items() if name in tables}
 
 
 def _id_of(said: TableMap, table: Table) -> str | None:
@@ -260,9 +262,10 @@ def _wrong_texts(the_map: Map, name: str) -> Iterator[str]:
             if group and group not in groups:
                 yield f"{word}.{column}: no column has own = {group}, so there is no :offset_{group}"
         for target in [text] if word == "of" else [each for each, _ in OF.findall(text)]:
-            if target not in the_map.ids:
-                where = f"{word}.{column}: {target} is no table with match = […]"
-                yield f"{where}; ids of other tables are in id, or + :offset"
+            is_matched = word != "of" or (target in the_map.tables and the_map.tables[target].match)
+            if not is_matched or not the_map.ids.get(target):
+                what = "no table with match = […]" if word == "of" else "no table with one key in id or flake"
+                yield f"{word}.{column}: {target} is {what}; ids of other tables are in id, or + :offset"
     if said.match and the_map.ids[name] is None:
         yield "match: which column is the id of such a row? Leave one column in id that is a key by itself"
 

@@ -26,7 +26,7 @@ from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Tables
 from snowredis.merge.evidence import Evidence
 from snowredis.merge.map_file import families, load_map, problems_of, refusal
-from snowredis.merge.translation import Translation, choose_offsets, clashes, obstacles, values_of_none
+from snowredis.merge.translation import Translation, choose_offsets, clashes, obstacles, unfit_values
 
 _MARK_TABLE = (
     f"CREATE TABLE IF NOT EXISTS {MARK} (second VARCHAR(32) PRIMARY KEY, merged_at VARCHAR(32), ids_plus BIGINT, "
@@ -170,10 +170,10 @@ class _Run:
         if self.names:
             self.first.lock([self.first.tables[name].sql for name in self.names])
         self.progress.start("comparing ids")
-        problems = [*choose_offsets(translation), *values_of_none(translation)]
+        problems = [*choose_offsets(translation), *unfit_values(translation)]
         for found in (translation.find_pairs, lambda: clashes(translation)):
             problems += [] if problems else found()
-        evidence = Evidence((self.first, self.second), self.progress, reads_all=False)
+        evidence = Evidence((self.first, self.second), self.progress, reads_all=False, keys=self._moved_keys())
         looked = list(_doubts(translation, evidence))
         problems += [f"[{doubt.table}] {doubt.text}" for doubt in looked if doubt.is_strong]
         if problems:
@@ -186,6 +186,17 @@ class _Run:
             doubts=looked,
             partly=evidence.partly,
         )
+
+    def _moved_keys(self) -> list[tuple[str, str]]:
+        """Return the columns of unique keys that the map moves, and that are no foreign key."""
+        found = list[tuple[str, str]]()
+        for name in self.names:
+            table, ids = self.first.tables[name], self.map.tables[name].lists.get("id", [])
+            keys, refer = (
+                {c for key in keys for c in key} for keys in (table.uniques, [k.columns for k in table.foreign_keys])
+            )
+            found += [(name, column) for column in ids if column in keys - refer]
+        return found
 
     # --- rows --------------------------------------------------------------------------------------
 
@@ -313,7 +324,11 @@ class _Run:
         names = [column for column in translation.columns(name) if column not in tops]
         columns = [self.first.tables[name].columns[column] for column in names]
         if of_second:
-            database, values, rows = self.second, translation.values(name, names), translation.rows(name)
+            database, values, rows = (
+                self.second,
+                translation.values(name, names),
+                translation.rows(name),
+            )
         else:
             database, values = self.first, list(map(translation.column, names))
             rows = f"FROM {self.first.tables[name].sql} y"
@@ -427,7 +442,7 @@ class _Against(NamedTuple):
 def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
     """Yield where the evidence speaks against the rules of a finished map, but for columns that are sure."""
     the_map = translation.map
-    matched = {name: (str(column), the_map.tables[name].match) for name, column in the_map.ids.items()}
+    matched = {name: (str(the_map.ids[name]), said.match) for name, said in the_map.tables.items() if said.match}
     tables = Tables(fixed=set(the_map.of("first", "skip")), matched=matched)
     for name in the_map.of("copy", "first"):
         said, table = the_map.tables[name], evidence.tables[name]
@@ -453,9 +468,12 @@ def _against(translation: Translation, case: Case, rule: str) -> _Against | None
     if translation.map.tables[name].rows == "skip" or rule not in ("keep", "id", "of"):
         return None
     guess = case.guess()
-    if rule == "keep" and guess.rule in ("id", "of", "ask"):
+    if guess.rule == "flake" or (guess.rule == "sql" and rule == "id"):
+        return _Against(guess.why, f"move it to {guess.rule}")
+    if rule == "keep" and guess.rule in ("id", "of", "ask", "sql"):
+        why = f"{guess.why}{' (write sql)' * (guess.rule == 'sql')}"
         cure = f'write of.{column} = "{guess.target}"' if guess.rule == "of" else "move what is an id to id"
-        return _Against(guess.why, cure, guess.is_strong)
+        return _Against(why, cure, guess.is_strong)
     if rule != "keep" and guess.rule == "keep":
         of_which = "nothing says of which table its values are ids"
         nowhere = of_which if case.leads else "its values are ids of no table"

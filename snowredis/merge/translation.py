@@ -167,8 +167,7 @@ class Translation:
 
     def first_key(self, name: str) -> list[str]:
         """Return the columns by which a row is one that the first database has."""
-        table = self.first.tables[name]
-        return self.map.tables[name].lists.get("key") or table.primary or next(iter(table.uniques), [])
+        return self.map.tables[name].lists.get("key") or next(iter(self.first.tables[name].uniques), [])
 
     def _key_text(self, columns: Sequence[str]) -> str:
         """Return the key of a row of the second database as one text."""
@@ -216,7 +215,7 @@ class Translation:
 
     def _find_matched(self) -> Iterator[str]:
         """Find which rows are the same in both, tables whose names refer to matched rows after those."""
-        waiting = list(self.map.ids)
+        waiting = [name for name, said in self.map.tables.items() if said.match]
         while waiting:
             ready = [name for name in waiting if not self._referred(name) & set(waiting)]
             if not ready:
@@ -417,16 +416,12 @@ def _greatest(translation: Translation) -> dict[str, list[Greatest]]:
 
 def _maxima(database: Database, table: Table, columns: list[str]) -> str:
     """Return the query of the greatest numbers of some columns: from an index if there is one, else in one pass."""
-    keys = [table.primary, *table.uniques]
-    if database.indexes_keys:
-        keys += [key.columns for key in table.foreign_keys]
-    indexed, found = {key[0] for key in keys if key}, list[str]()
+    keys = [*table.uniques, *(key.columns for key in table.foreign_keys if database.indexes_keys)]
+    indexed, found = {key[0] for key in keys}, list[str]()
     for column in columns:
-        value = database.quote(column)
-        if table.columns[column].kind != "int":
-            found.append(f"MAX({database.digits(table.columns[column], value)})")
-        else:
-            found.append(f"(SELECT MAX({value}) FROM {table.sql})" if column in indexed else f"MAX({value})")
+        value, is_number = database.quote(column), table.columns[column].kind == "int"
+        each = f"MAX({value if is_number else database.digits(table.columns[column], value)})"
+        found.append(f"(SELECT {each} FROM {table.sql})" if is_number and column in indexed else each)
     is_pass = any(each.startswith("MAX") for each in found)
     return f"SELECT {', '.join(found)}{f' FROM {table.sql}' if is_pass else ''}"
 
@@ -450,20 +445,29 @@ def _merges(number: int, room: int, highest: int) -> int:
 # --- values ----------------------------------------------------------------------------------------------
 
 
-def values_of_none(translation: Translation) -> Iterator[str]:
-    """Yield columns of the second database that had no ids when the map was made, and have some now.
+def unfit_values(translation: Translation) -> Iterator[str]:
+    """Yield columns of the second database with values that the rule of the column is not for.
 
-    As in a draft, 0, -1, NULL and empty texts are no ids, and of integers only positive ones are.
+    Those of none had no ids when the map was made: as in a draft, 0, -1, NULL and empty texts are no ids, and of
+    integers only positive ones are. Those of id may be texts with digits that are no plain number, and would stay.
     """
     second = translation.second
     for name in translation.names:
-        table = second.tables[name]
-        for column in translation.map.tables[name].lists.get("none", []):
-            value, is_number = second.quote(column), table.columns[column].kind == "int"
-            filled = f"{second.text(value)} NOT IN ('', '0', '-1')"
-            if is_number:
-                filled = f"{second.digits(table.columns[column], value)} IS NOT NULL"
-            if count := second.count(f"{table.sql} WHERE {filled}"):
+        table, said = second.tables[name], translation.map.tables[name]
+        for column in (c for c in said.lists.get("id", []) if c not in said.lists.get("sure", [])):
+            known, value = table.columns[column], second.quote(column)
+            # any column of SQLite may hold a text
+            if known.kind != "int" or second.kind == "sqlite":
+                where = second.unmoved(known, value)
+                count, example = second.one(f"SELECT COUNT(*), MIN({value}) FROM {table.sql} WHERE {where}")
+                what = f"{count:,} values of {column} have digits, but are no plain numbers, such as {shown(example)}"
+                cure = f'and would stay: write sql.{column} = "…", or sure = ["{column}"]'
+                yield from [f"[{name}] {what}, {cure}"] * bool(count)
+        for column in said.lists.get("none", []):
+            known, value = table.columns[column], second.quote(column)
+            is_filled = f"{second.text(value)} NOT IN ('', '0', '-1')"
+            is_filled = f"{second.digits(known, value)} IS NOT NULL" if known.kind == "int" else is_filled
+            if count := second.count(f"{table.sql} WHERE {is_filled}"):
                 yield f"[{name}] {column} had no values when the map was made, and has {count:,} now: id or keep?"
 
 

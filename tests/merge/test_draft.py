@@ -52,6 +52,12 @@ INSIDE = {
         "number 1 after player",
     ),
     "hexadecimal": ("v TEXT", lambda s: (f"'{s}', '{i:08x}'" for i in range(1, 61)), "hexadecimal"),
+    "with zeros before it": ("v TEXT", lambda s: (f"'{s}', 'INV-{i:06d}'" for i in range(1, 61)), "number 1"),
+    "json in json": (
+        "v TEXT",
+        lambda s: (f"'{s}', '{json.dumps({'a': json.dumps({'who': float(i)})})}'" for i in range(1, 61)),
+        "$.a $.who",
+    ),
     "another sign": ("v TEXT", lambda s: (f"'{s}', 'of|{i}|x'" for i in range(1, 61)), "number 1"),
     "bytes with digits": (
         "v BLOB",
@@ -116,6 +122,44 @@ def test_halves_of_an_id_in_two_columns_are_asked_about(two: Two, offline: Cli) 
     )
     text = offline("merge", "draft", *urls).out
     assert "card2 and card3 are the low and high 16 bits of ids of people.id" in text
+
+
+@pytest.mark.parametrize(
+    ("number", "part"),
+    [
+        ("{0}05", "its 100s are ids of people.id"),
+        ("{0} * 256 + 2", "its 256s are ids of people.id"),
+        ("(3 << 24) + {0}", "its remainders by 16,777,216 are ids of people.id"),
+        ("{0} * CASE WHEN {0} > 9 THEN -1 ELSE 1 END", "its negative numbers are ids of people.id"),
+    ],
+)
+def test_ids_in_a_part_of_a_number_are_asked_about(draft: Callable[..., str], number: str, part: str) -> None:
+    text = draft("s TEXT, packed INTEGER", lambda s: (f"'{s}', {number.format(i)}" for i in range(1, 61)))
+    assert asked(text) == ["packed"]
+    assert f"packed: {part}? Write sql" in text
+
+
+def test_texts_that_only_look_like_numbers_or_json_are_no_matter(draft: Callable[..., str]) -> None:
+    texts = "²", "[" * 9000, '{"²": 1e999}'
+    assert asked(draft("s TEXT, v TEXT", lambda s: (f"'{s}', '{text}'" for text in texts))) == []
+
+
+def test_keys_that_are_not_primary_are_keys(two: Two, offline: Cli) -> None:
+    """Columns of a domain, one with a unique key and one within a key that others refer to, by names in two cases."""
+    tables = (
+        'CREATE DOMAIN guid AS integer; CREATE TABLE hero ("Id" int, realm int, id guid UNIQUE, PRIMARY KEY ("Id", realm));'
+        "CREATE TABLE pet (name text, owner guid REFERENCES hero (id), hero int, realm int, keeper guid, "
+        'FOREIGN KEY (hero, realm) REFERENCES hero ("Id", realm))'
+    )
+    rows = {
+        s: ";".join(f"INSERT INTO hero VALUES ({i}, {i % 2}, {800 + i})" for i in range(1, 61))
+        + ";"
+        + ";".join(f"INSERT INTO pet VALUES ('{s}{i}', {800 + i}, {i}, {i % 2}, {800 + i})" for i in range(1, 61))
+        for s in "AB"
+    }
+    hero, _, pet = offline("merge", "draft", *two("postgresql", tables, rows["A"], rows["B"])).out.partition("[pet]")
+    assert asked(hero) == ["Id", "id"]
+    assert asked(pet) == ["owner", "hero", "keeper"]
 
 
 def test_families_of_columns_are_one_line_and_one_question(draft: Callable[..., str]) -> None:
@@ -239,7 +283,7 @@ def test_ids_that_are_stored_as_floats_or_as_negative_numbers_are_found(draft: C
     )
     assert asked(text) == ["peer"]
     assert 'id   = ["people_id"]' in text
-    assert "peer: its negative numbers are ids of people.id? Write sql.peer" in text
+    assert "peer: its negative numbers are ids of people.id? Write sql" in text
 
 
 def test_a_stream_of_all_rows_is_looked_at(two: Two, offline: Cli) -> None:

@@ -289,6 +289,62 @@ def test_a_column_of_nothing_but_0_and_minus_1_has_no_values(two: Two, merging: 
     assert done.code == 0, done.out + done.err
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
+def test_texts_with_digits_that_would_not_move_are_refused(two: Two, merging: Cli, kind: str) -> None:
+    rows = "INSERT INTO t VALUES ('000012', ' 7'), ('12', '-7'), ('0', '1234567890123456789')"
+    urls = two(kind, "CREATE TABLE t (people_id CHAR(30), pet VARCHAR(30))", "", rows)
+    drafted, wrong = 'keep = ["people_id", "pet"]', 'id = ["people_id", "pet"]'
+    said = merging(urls, (drafted, wrong)).out
+    what = "are no plain numbers, such as"
+    assert f"[t] 1 values of people_id have digits, but {what} '000012" in said, said
+    assert f"[t] 1 values of pet have digits, but {what} ' 7', and would stay: write sql.pet" in said
+    done = merging(urls, (drafted, f'{wrong}\nsure = ["people_id", "pet"]'))
+    assert done.code == 0, done.out + done.err
+    plus = 1234567890123457000
+    moved = ("000012", " 7"), ("0", str(1234567890123456789 + plus)), (str(12 + plus), "-7")
+    assert sorted((a.rstrip(), b) for a, b in rows_of(urls[0], "SELECT * FROM t")) == sorted(moved)
+
+
+def test_an_id_that_is_only_a_part_of_a_value_or_of_a_layout_is_named(two: Two, merging: Cli) -> None:
+    tables = (
+        "CREATE TABLE hero (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE flake (id BIGINT PRIMARY KEY, name TEXT);"
+        "CREATE TABLE t (s TEXT, kind TEXT, target_id INTEGER, flake_id TEXT)"
+    )
+    base = 1_300_000_000_000_000_000
+    rows = {
+        s: ";".join(
+            [f"INSERT INTO hero VALUES ({i}, '{s}{i}')" for i in range(1, 61)]
+            + [f"INSERT INTO flake VALUES ({base + (i << 22)}, '{s}')" for i in range(1, 61)]
+            + [f"INSERT INTO t VALUES ('{s}{i}', 'hero', {i}, '{base + (i << 22)}')" for i in range(1, 61)]
+            + [f"INSERT INTO t VALUES ('{s}{i}', 'npc', {90_000 + i}, '')" for i in range(1, 61)]
+        )
+        for s in "AB"
+    }
+    urls = two("sqlite", tables, rows["A"], rows["B"])
+    drafted = 'flake = ["flake_id"]\nkeep = ["s", "kind"]\nask  = ["target_id"]'
+    done = merging(urls, (drafted, 'keep = ["s", "kind"]\nid = ["target_id", "flake_id"]'), options=("--dry-run",))
+    said = " ".join(done.out.split())
+    assert "[t] target_id is in id, and 50% of its values are ids, all where kind is hero: move it to sql" in said, said
+    assert "[t] flake_id is in id, and digits: ids of flake.id: move it to flake" in said
+
+
+def test_keys_of_several_columns_that_move_are_ids_of_others(two: Two, merging: Cli) -> None:
+    tables = (
+        "CREATE TABLE hero (realm INT, id INT, name TEXT, PRIMARY KEY (realm, id)) WITHOUT ROWID;"
+        "CREATE TABLE pet (name TEXT, hero_id INT)"
+    )
+    rows = {
+        s: ";".join(
+            f"INSERT INTO hero VALUES ({n % 2}, {n}, '{s}{n}'); INSERT INTO pet VALUES ('{s}{n}', {n})"
+            for n in range(1, 61)
+        )
+        for s in "AB"
+    }
+    urls = two("sqlite", tables, rows["A"], rows["B"])
+    moved = ('rows = "?"\nkeep = ["realm", "id", "name"]', 'rows = "copy"\nid = ["id"]\nkeep = ["realm", "name"]')
+    assert "[pet] hero_id is in keep, and ids of hero.id: move what is an id to id" in merging(urls, moved).out
+
+
 def test_doubts_about_one_table_are_one_line_with_the_list_that_settles_them(two: Two, merging: Cli) -> None:
     tables = "CREATE TABLE hero (id INTEGER PRIMARY KEY, name TEXT, fame INT, wins INT, foes TEXT)"
     rows = {

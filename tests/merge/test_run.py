@@ -34,6 +34,55 @@ def servers(request: pytest.FixtureRequest, tmp_path: Path, offline: Cli) -> tup
     return path, *urls
 
 
+OF = {
+    "sqlite": "'p:' || :of(hero, CAST(substr(v, 3) AS INTEGER))",
+    "postgresql": "'p:' || :of(hero, CAST(substr(v, 3) AS bigint))",
+    "mariadb": "CONCAT('p:', :of(hero, CAST(SUBSTR(v, 3) AS SIGNED)))",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("base", [0, 7_300_000_000_000_000_000])
+def test_an_expression_has_the_new_id_of_any_table(two: Two, merging: Cli, kind: str, base: int) -> None:
+    tables = "CREATE TABLE hero (id BIGINT PRIMARY KEY, name VARCHAR(9)); CREATE TABLE t (s VARCHAR(9), v VARCHAR(40))"
+    ids = {s: [base + (i << 22) + (i > 9 and ord(s)) if base else i * 3 for i in range(1, 31)] for s in "AB"}
+    rows = {
+        s: ";".join(
+            f"INSERT INTO hero VALUES ({an_id}, '{s}{n}'); INSERT INTO t VALUES ('{s}{n}', 'p:{an_id}')"
+            for n, an_id in enumerate(ids[s])
+        )
+        for s in "AB"
+    }
+    urls = two(kind, tables, rows["A"], rows["B"])
+    edits = [('match = ["v"]', ""), ('rows = "?"', 'rows = "copy"')] if kind == "sqlite" else []
+    done = merging(urls, *edits, ('ask  = ["v"]', f'sql.v = "{OF[kind]}"'))
+    assert done.code == 0, done.out + done.err
+    text = {"mariadb": "CONCAT('p:', h.id)"}.get(kind, "'p:' || h.id")
+    assert rows_of(urls[0], f"SELECT count(*) FROM t JOIN hero h ON t.v = {text} WHERE h.name = t.s") == [(60,)]
+
+
+def test_types_and_widths_that_few_tables_have_are_no_matter(two: Two, merging: Cli) -> None:
+    """Zeros that are only shown, digits in bytes, and more columns than a function of SQLite takes."""
+    rows = "INSERT INTO people VALUES (1), (12); INSERT INTO t VALUES ({0})"
+    urls = two(
+        "mariadb",
+        "CREATE TABLE people (id INT(8) ZEROFILL PRIMARY KEY); CREATE TABLE t (people_id INT(8) ZEROFILL)",
+        *[rows.format("12"), rows.format("1")],
+    )
+    assert merging(urls, ('ask  = ["people_id"]', 'id = ["people_id"]')).code == 0
+    assert rows_of(urls[0], "SELECT people_id FROM t ORDER BY 1") == [(12,), (101,)]
+    columns = "".join(f", c{n} TEXT" for n in range(300))
+    urls = two(
+        "sqlite",
+        f"CREATE TABLE t (id INTEGER PRIMARY KEY, pal BLOB{columns})",
+        "",
+        "INSERT INTO t (id, pal) VALUES (7, CAST('7' AS BLOB))",
+    )
+    done = merging(urls, ('keep = ["pal", ', 'id = ["id", "pal"]\nkeep = ['), ('id   = ["id"]\n', ""))
+    assert done.code == 0, done.out + done.err
+    assert rows_of(urls[0], "SELECT id, pal FROM t") == [(17, b"17")]
+
+
 def contents(url: str) -> dict[str, list[Any]]:
     return {name: sorted(rows_of(url, f"SELECT * FROM {name}"), key=str) for name in game.TABLES}
 

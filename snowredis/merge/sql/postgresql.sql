@@ -33,7 +33,8 @@ WITH RECURSIVE deep AS (SELECT a.attrelid, a.attnum, a.atttypid AS type, 0 AS le
     WHEN t.typnotnull THEN 'NOT NULL' END, (SELECT string_agg(pg_get_constraintdef(k.oid), ' ' ORDER BY 1)
     FROM pg_constraint k WHERE k.contypid = t.oid), (SELECT string_agg(enumlabel, ', ' ORDER BY enumsortorder)
     FROM pg_enum WHERE enumtypid = t.oid)), ' of ' ORDER BY level) FILTER (WHERE t.typtype <> 'b' OR level > 0)
-    AS details, (array_agg(t.typname ORDER BY level DESC))[1]::text AS base, bool_or(t.typtype = 'e' OR
+    AS details, (array_agg(t.typname ORDER BY level DESC))[1]::text AS base,
+    (array_agg(t.oid ORDER BY level) FILTER (WHERE t.typtype <> 'd'))[1] AS plain, max(t.typtypmod) AS modifier, bool_or(t.typtype = 'e' OR
     t.typname IN (
     'bool', 'int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'text', 'varchar', 'bpchar', 'char', 'bytea',
     'citext', 'hstore', 'ltree', 'tsvector', 'tsquery', 'date', 'time', 'timetz', 'timestamp', 'timestamptz',
@@ -43,7 +44,8 @@ WITH RECURSIVE deep AS (SELECT a.attrelid, a.attnum, a.atttypid AS type, 0 AS le
     'tstzmultirange', 'datemultirange'
     )) AS is_known FROM deep
     JOIN pg_type t ON t.oid = type GROUP BY 1, 2) SELECT NULLIF(n.nspname, current_schema()) AS schema_name,
-    c.relname AS tab, a.attname::text AS col, format_type(a.atttypid, a.atttypmod) AS type, concat_ws(' ', format_type(a.atttypid, a.atttypmod), CASE
+    c.relname AS tab, a.attname::text AS col, CASE WHEN plain = a.atttypid THEN
+    format_type(plain, a.atttypmod) ELSE format_type(plain, modifier) END AS type, concat_ws(' ', format_type(a.atttypid, a.atttypmod), CASE
     WHEN a.attnotnull THEN 'NOT NULL' END, NULLIF(l.collname, 'default'), CASE
     WHEN a.attgenerated <> '' THEN 'AS ' || pg_get_expr(d.adbin, d.adrelid) END, details) AS description, a.attgenerated <> '' AS is_generated,
     a.attidentity <> '' OR pg_get_expr(d.adbin, d.adrelid) ~* 'nextval' AS is_counter, l.collname AS collation, CASE
