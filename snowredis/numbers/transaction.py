@@ -179,7 +179,9 @@ class TransactionNumbers:
         if not connection.execute(counted).rowcount:
             raise NumbersExhausted(self.tag, self._format.maximum, period.label)
         if connection.dialect.name in _MYSQL:
-            engine = connection.scalar(_ENGINE, {"schema": self.table.schema, "name": self.table.name})
+            schemas: Any = connection.get_execution_options().get("schema_translate_map") or {}
+            schema = schemas.get(self.table.schema, self.table.schema)
+            engine = connection.scalar(_ENGINE, {"schema": schema, "name": self.table.name})
             if engine != "InnoDB":
                 raise ConfigError(f"{self.table.name} has the engine {engine}, which rolls nothing back, {_GAPS}")
         return int(connection.execute(sa.select(number).where(*row)).scalar_one())

@@ -203,6 +203,16 @@ def test_numbers_of_a_mariadb_without_transactions_by_default_leave_no_gap(
         assert numbers.next_id(connection) == FORTY[0]
         connection.rollback()
         assert numbers.next_id(connection) == FORTY[0]
+        # the table of a tenant, in a schema of its own
+        tenant = f"{engine.url.database}_tenant"
+        connection.exec_driver_sql(f"CREATE DATABASE {tenant}")
+        connection.exec_driver_sql(f"CREATE TABLE {tenant}.snowredis_number LIKE snowredis_number")
+        connection.exec_driver_sql(f"ALTER TABLE {tenant}.snowredis_number ENGINE = {default}")
+        with (
+            engine.connect().execution_options(schema_translate_map={None: tenant}) as other,
+            pytest.raises(ConfigError, match=f"the engine {default}"),
+        ):
+            numbers.next_id(other)
         # as a migration makes it that says nothing about the engine
         connection.exec_driver_sql(f"ALTER TABLE snowredis_number ENGINE = {default}")
         for _ in range(2):
