@@ -7,7 +7,7 @@ For json, Flask, and everything else that takes a json.JSONEncoder or a tree of 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import ConfigError
@@ -23,7 +23,7 @@ MAX_SAFE_INTEGER = 2**53 - 1
 
 
 def stringify(value: Any, keys: Collection[str] = ()) -> Any:
-    """Copy a tree of dicts, lists and tuples with every int beyond ±(2**53 - 1) as a string.
+    """Copy a tree of mappings, lists and tuples with every int beyond ±(2**53 - 1) as a string.
 
     Args:
         value: anything; values of other types, bools and floats among them, are returned unchanged.
@@ -48,7 +48,7 @@ def _copy(value: Any, keys: Collection[str], under_key: bool) -> Any:
             return value
         # IntEnum overrides str()
         return int.__repr__(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {
             # keys are str in nearly all trees
             key if isinstance(key, str) else _copy(key, (), False): _copy(item, keys, key in keys)

@@ -9,8 +9,8 @@ pytest loads it in every run where snowredis is installed, so it imports only py
     def test_two_processes(snowredis_pool):
         ids, others = snowredis_pool.connect(), snowredis_pool.connect()
 
-Both use the settings of the program that is tested, except url and pool: those it gave to snowredis.configure(), and
-SNOWREDIS_* variables. Override the fixture ``snowredis_settings`` to change them.
+Both use the settings of the program that is tested, except those of its server: those it gave to
+snowredis.configure(), and SNOWREDIS_* variables. Override the fixture ``snowredis_settings`` to change them.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def snowredis_ids(snowredis_settings: dict[str, Any]) -> Iterator[FixedIds]:
     from snowredis.testing import ManualClock, memory_pool, use
 
     clock = ManualClock()
-    # a pool in memory has no replicas, and a random sequence would differ from run to run
-    settings = {**_settings(), "min_replicas": 0, "sequence_start": "zero", **snowredis_settings}
+    # a random sequence would differ from run to run
+    settings = {**_settings(), "sequence_start": "zero", **snowredis_settings}
     settings |= {"url": memory_pool(clock=clock), "clock": clock}
     ids: Any = connect(**settings)
     ids.__class__ = type("FixedIds", (type(ids),), {"__slots__": (), "clock": clock})
@@ -123,7 +123,9 @@ def _snowredis_server() -> Iterator[tuple[str, str]]:
 
 
 def _settings() -> dict[str, Any]:
-    """Return the settings of the program that is tested, except url, pool and clock."""
+    """Return the settings of the program that is tested, except those of its server, and its clock."""
     from snowredis.process_generator import effective_settings
 
-    return {name: value for name, value in effective_settings().items() if name not in ("url", "pool", "clock")}
+    settings = {name: value for name, value in effective_settings().items() if name not in ("url", "pool", "clock")}
+    # there are no replicas; and only a pool that was created with it has a number
+    return settings | {"min_replicas": 0} | ({"datacenter": 0} if settings.get("datacenter") == "auto" else {})

@@ -222,12 +222,13 @@ def _widen(column: sa.Column[Any], target: sa.Column[Any] | None) -> None:
         column.type = target.type
 
 
-def render_item(kind: str, item: Any, _autogen_context: Any) -> Any:
+def render_item(kind: str, item: Any, autogen_context: Any) -> Any:
     """Render our types in migrations of Alembic as what they are in the database, so that they import nothing.
 
     In env.py: ``context.configure(..., render_item=render_item)``.
     """
-    return f"sa.{item.impl!r}" if kind == "type" and isinstance(item, GeneratedId) else False
+    is_ours = kind == "type" and isinstance(item, GeneratedId)
+    return f"sa.{item.load_dialect_impl(autogen_context.dialect)!r}" if is_ours else False
 
 
 def _set_default(column: sa.Column[Any]) -> None:

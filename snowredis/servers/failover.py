@@ -409,7 +409,7 @@ class Acknowledged:
             self.error = StoreUnavailable(
                 self._where,
                 f"only {acknowledged} of {needed} replicas that "
-                f"min_replicas={'all' if self._all else self._needed} requires had the change after {WAIT_MS} ms. "
+                f"min_replicas={'all' if self._all else self._needed} requires had the change after {WAIT_MS} ms",
                 "Connect more replicas, or lower min_replicas",
             )
             if self._strict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+from collections import UserDict
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -40,6 +41,8 @@ class Big(enum.IntEnum):
         ([ID, [1, (ID, 2)]], [str(ID), [1, (str(ID), 2)]]),
         ({"a": {"b": [ID]}, ID: 1, 7: 2}, {"a": {"b": [str(ID)]}, str(ID): 1, 7: 2}),
         (Point(ID, 1), [str(ID), 1]),
+        # such as a row of SQLAlchemy's mappings(), which FastAPI writes, too
+        (UserDict(id=ID), {"id": str(ID)}),
         (Big.ONE, str(ID)),
     ],
 )

@@ -26,6 +26,10 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     return pytester
 
 
+# settings that only a server of its own fulfills
+PRODUCTION = (("MIN_REPLICAS", "2"), ("DATACENTER", "auto"))
+
+
 def test_ids_are_the_same_in_every_test_and_every_run(inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     inner.makepyfile(
         """
@@ -45,7 +49,7 @@ def test_ids_are_the_same_in_every_test_and_every_run(inner: pytest.Pytester, mo
         """
     )
     said = []
-    for harmful in ((), (("URL", "redis://192.0.2.1:1"), ("MIN_REPLICAS", "2"), ("SEQUENCE_START", "spread"))):
+    for harmful in ((), (("URL", "redis://192.0.2.1:1"), ("SEQUENCE_START", "spread"), *PRODUCTION)):
         for name, value in harmful:
             monkeypatch.setenv(f"SNOWREDIS_{name}", value)
         result = inner.runpytest_subprocess(*PLUGIN, "-s")
@@ -93,10 +97,14 @@ def test_the_generator_of_the_process_is_restored(inner: pytest.Pytester) -> Non
     inner.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=3)
 
 
-def test_a_pool_is_on_a_redis_of_its_own_and_ends_with_the_run(inner: pytest.Pytester) -> None:
+def test_a_pool_is_on_a_redis_of_its_own_and_ends_with_the_run(
+    inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in PRODUCTION:
+        monkeypatch.setenv(f"SNOWREDIS_{name}", value)
     inner.makepyfile(
         """
-        import subprocess, sys
+        import os, subprocess, sys
         import pytest, redis, snowredis
 
         pools = []
@@ -126,7 +134,8 @@ def test_a_pool_is_on_a_redis_of_its_own_and_ends_with_the_run(inner: pytest.Pyt
             assert before.url == snowredis_pool.url
             assert before.name != snowredis_pool.name
             program = "import sys, snowredis; print(snowredis.connect(sys.argv[1], pool='other').next_id())"
-            assert int(subprocess.check_output([sys.executable, "-c", program, before.url])) > 0
+            named = {name: text for name, text in os.environ.items() if not name.startswith("SNOWREDIS_")}
+            assert int(subprocess.check_output([sys.executable, "-c", program, before.url], env=named)) > 0
         """
     )
     result = inner.runpytest_subprocess(*PLUGIN, "-s")

@@ -36,7 +36,7 @@ IMPLEMENTATION: str
 def _load_c() -> Any:
     """Return the module in C; None if it was not built, does not load, or is not wanted."""
     name = "snowredis.snowflake.ids._fastpath"
-    if os.environ.get("SNOWREDIS_PURE"):
+    if os.environ.get("SNOWREDIS_PURE", "0") not in ("", "0"):
         return None
     try:
         return importlib.import_module(name)
