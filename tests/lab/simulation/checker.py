@@ -117,10 +117,12 @@ class Checker:
         self.lifted_until_ms = max(self.lifted_until_ms, until_ms)
         self.lifted_outage_until_ms = max(self.lifted_outage_until_ms, outage_until_ms)
 
-    def lose_releases(self) -> None:
-        """Let a holder be adopted whose lease a clone has released, and another process has since: Redis lost that."""
+    def lose_what_clones_did(self) -> None:
+        """Let a holder be adopted whose lease a clone has renewed, or released: Redis lost that."""
         for claim in self.claims.values():
-            claim.may_return = claim.may_return or bool(claim.cloned_until and claim.ends)
+            if claim.cloned_until:
+                claim.clone()
+                claim.may_return = claim.may_return or bool(claim.ends)
 
     def lift_granted(self) -> None:
         """Allow what is granted now to be granted again: a clock was ahead, and Redis loses it."""
@@ -146,7 +148,8 @@ class Checker:
         ms = first_ms(layout, tick)
         claim = self._claim_of(process, worker, lane, ms)
         shared = claim is not None and bool(claim.cloned_until)
-        refused = claim in process.refused_claims and claim not in self._begun(process)
+        # a Redis that lost what a clone released refuses the lease, and leaves its outage lane
+        refused = claim in process.refused_claims and claim not in self._begun(process) and not claim.may_return
         made = Emission(process.name, self._world.now_us, shared, refused)
         before = self._remember(an_id, made)
         if before is not None:

@@ -248,11 +248,8 @@ class Simulation:
         return True
 
     def excuse(self) -> None:
-        """Excuse what is lost now if a clock was ahead, the address led to another pool, or a clone has released.
-
-        A holder whose worker id another one got may be adopted.
-        """
-        self.checker.lose_releases()
+        """Excuse what is lost now if a clock was ahead, the address led to another pool, or a clone has done it."""
+        self.checker.lose_what_clones_did()
         if self.ended_early or self.led_elsewhere:
             self.lift()
             self.checker.lift_granted()

@@ -18,7 +18,7 @@ from snowredis.snowflake.lease.context import PoolView
 from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.lease.requests import LeaseManager
 from snowredis.snowflake.protocol.administration import Administration
-from snowredis.snowflake.protocol.messages import NO_STATS, WorkerStats
+from snowredis.snowflake.protocol.messages import WorkerStats
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.lab.simulation.world import START_US
 
@@ -144,10 +144,10 @@ class SimKeeper(LeaseManager):
     slot_class: type[SimSlot] = SimSlot
     view_class: type[PoolView] = PoolView
 
-    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
+    def _send_release(self, held: HeldLease, opened: str, stats: WorkerStats) -> bool:
         assert self.process is not None
         self.process.sim.checker.released(self.process, held, opened)
-        super().release(held, opened, stats)
+        return super()._send_release(held, opened, stats)
 
     def _owner(self, *, named: bool = True, taken_ms: int = 0, refused: str = "") -> str:
         assert self.process is not None
