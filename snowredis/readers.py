@@ -46,7 +46,8 @@ _OLDEST = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text"
 _OPEN_TRANSACTIONS = """SELECT concat_ws(' ', 'pid', pid, nullif(application_name, ''), 'since ' || xact_start)
     FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() UNION ALL
     SELECT 'prepared transaction ' || gid || ' since ' || prepared FROM pg_prepared_xacts"""
-# functions in a condition; and those whose result may change although the row does not
+# texts in a condition, and functions; and those whose result may change although the row does not
+_TEXT = re.compile(r"'(?:[^']|'')*'")
 _FUNCTION = re.compile(r'(?<!:)\b\w+(?="?\()|\b(?:CURRENT|LOCAL|SESSION)_?[A-Z]+')
 _CHANGING = """SELECT name FROM unnest('{{{}}}'::text[]) AS name WHERE name ~ '^(CURRENT|LOCAL|SESSION)'
     OR EXISTS (SELECT FROM pg_proc WHERE proname = name AND provolatile <> 'i')"""
@@ -317,7 +318,7 @@ def _is_ordered(node: dict[str, Any], columns: set[tuple[str, str]], others: set
     inner, found, name = [], None, node["Node Type"]
     deciding = [str(text) for key, text in node.items() if key.endswith(("Cond", "Condition", "Filter"))]
     deciding += node["Output"] if name == "ProjectSet" else []
-    functions |= {function for text in deciding for function in _FUNCTION.findall(text)}
+    functions |= {function for text in deciding for function in _FUNCTION.findall(_TEXT.sub("", text))}
     for child in node.get("Plans", ()):
         if child.get("Parent Relationship") in ("InitPlan", "SubPlan"):
             _is_ordered(child, set(), others, functions)

@@ -267,6 +267,11 @@ def test_a_named_table_is_read_with_a_function_as_it_is_when_the_page_is_read(en
     assert len(list(watermark.pages("SELECT id FROM orders WHERE is_paid(id) AND abs(writer) = 0"))) == 1
 
 
+def test_a_text_that_looks_like_a_function_and_a_function_of_the_row_alone_will_do(engine: sa.Engine) -> None:
+    query = "SELECT id FROM orders WHERE lower(writer::varchar(9)) NOT IN ('CURRENT_DATE', 'it''s now()')"
+    list(Watermark(engine, LAYOUT, lag=LAG_S).pages(query))
+
+
 def test_one_cursor_for_two_queries_is_refused(engine: sa.Engine) -> None:
     run_all(engine, (BILLS, fence_of("bills")), {})
     insert(engine, id_of(0))
