@@ -43,7 +43,7 @@ def test_a_tag_that_redis_lost_is_created_again_above_its_numbers(cli: Cli, serv
         assert re.search(r"why +this Redis does not know the tag", shown)
         # what was given to it is not known
         assert "stride" not in shown
-        assert "numbers create TAG --start N" in " ".join(cli("doctor", "--tag", pool_name).out.split())
+        assert "numbers create TAG --start N" in " ".join(cli("doctor").out.split())
         refused = cli("numbers", "open", pool_name, "--from", "500", "--yes")
         assert (refused.code, "nor its start, stride and maximum" in refused.err) == (3, True)
         advised = re.search(r"snowredis (numbers create \S+ --start N)", str(closed.value))
