@@ -158,11 +158,15 @@ class CrashRecord:
             self._header[0] = binascii.crc32(text) << 32 | side << 16 | len(text)
         self._side = side
 
-    def note_release(self, token: str | None, *, sent: bool) -> None:
-        """Record whether a release may have been sent, of the lease with *token*, or any: nobody may take it over."""
+    def note_release(self, token: str | None, *, sent: bool) -> bool:
+        """Record whether a release may have been sent, of the lease with *token*, or any: nobody may take it over.
+
+        Return false if that lease is not recorded here, or not any more.
+        """
         with contextlib.suppress(ValueError, LookupError):
             if (written := self.read()) and token in (None, written.token):
-                self.write(written._replace(released=sent))
+                return self.write(written._replace(released=sent))
+        return False
 
     def note_outage_use(self, until_ms: int) -> None:
         """Record, before they are made, that ids of an outage lane may be made before *until_ms*.

@@ -310,7 +310,7 @@ class LeaseManager:
                 raise
 
     def _send_release(self, held: HeldLease, opened: str, stats: WorkerStats) -> bool:
-        """Release *held*; return False if it is that of the parent of this forked child."""
+        """Release *held*; return False if it is that of the parent of this forked child, or left to other processes."""
         if self._guard.forked_since(held.generation):
             # it was detached before: it is the parent's
             return False
@@ -318,7 +318,10 @@ class LeaseManager:
         now_ms, pending = self._context.now_ms(), held.pending_renewal_id
         request = ReleaseRequest(self.view.seen, now_ms, held.token, held.terms, pending, opened, stats)
         # step 5, own: noted before the request is sent
-        self.slot.record.note_release(held.token, sent=True)
+        if not self.slot.record.note_release(held.token, sent=True) and held.is_recorded and self.slot.is_closed:
+            # a signal handler has closed the record in the middle of this, with the lease in it: a process that finds
+            # it may take the lease over, or releases it
+            return False
         try:
             reply = self.store.ask(request)
         except StoreUnavailable as error:

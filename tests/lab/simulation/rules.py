@@ -98,8 +98,9 @@ class SilentRecord(CrashRecord):
 
     __slots__ = ()
 
-    def note_release(self, token: str | None, *, sent: bool) -> None:
-        """Do nothing."""
+    def note_release(self, token: str | None, *, sent: bool) -> bool:
+        """Say that it was recorded, and do nothing."""
+        return True
 
 
 class SharedMachines(Machines):

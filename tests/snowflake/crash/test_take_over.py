@@ -280,3 +280,23 @@ def test_starters_that_are_killed_in_a_redis_that_hangs_leave_few_files(
         long_ago_s = time.time() - 2 * UNANSWERED_S
         os.utime(path, (long_ago_s, long_ago_s))
     own_server.kill(signal.SIGCONT)
+
+
+def test_a_close_in_the_middle_of_a_close_leaves_the_lease_to_others_instead_of_releasing_it_too(
+    own_server: RedisServer, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is recorded may be taken over, so its outage lane must not go back to the pool as well."""
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    pool.create(PoolConfig(name=POOL))
+    ids = snowredis.connect(own_server.url, pool=POOL)
+    ids.next_id()
+    send = ids._lease_manager._send_release
+
+    def closed_by_a_handler(*arguments: Any) -> bool:
+        ids.close()
+        return send(*arguments)
+
+    monkeypatch.setattr(ids._lease_manager, "_send_release", closed_by_a_handler)
+    ids.close()
+    assert [each.released for each in leases_in(records)] == [False]
+    assert [each.worker for each in pool.workers()] == [0]
