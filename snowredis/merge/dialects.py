@@ -423,11 +423,9 @@ class SQLite(Database):
             as_text.format(value) if column.kind == "text" else value
             for column, value in zip(columns, values, strict=True)
         ]
-        # SQLite gives a function 127 arguments at most
-        while len(stored) > 1 or len(values) == 1:
-            stored = [f"snowredis_hash({', '.join(stored[at : at + 99])})" for at in range(0, len(stored), 99)]
-            values = ()
-        return stored[0]
+        # SQLite gives a function 127 arguments at most, and a table 2,000 columns
+        parts = [f"snowredis_hash({', '.join(stored[at : at + 99])})" for at in range(0, len(stored), 99)]
+        return parts[0] if len(parts) == 1 else f"snowredis_hash({', '.join(parts)})"
 
     def quiet(self, tables: Sequence[Table], late: Sequence[str]) -> tuple[list[str], list[str]]:
         triggers = [(name, sql) for table in tables for name, _, sql in table.triggers]

@@ -324,11 +324,7 @@ class _Run:
         names = [column for column in translation.columns(name) if column not in tops]
         columns = [self.first.tables[name].columns[column] for column in names]
         if of_second:
-            database, values, rows = (
-                self.second,
-                translation.values(name, names),
-                translation.rows(name),
-            )
+            database, values, rows = self.second, translation.values(name, names), translation.rows(name)
         else:
             database, values = self.first, list(map(translation.column, names))
             rows = f"FROM {self.first.tables[name].sql} y"

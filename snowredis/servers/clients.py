@@ -22,6 +22,7 @@ from redis.cluster import RedisCluster
 from redis.sentinel import SentinelConnectionPool
 
 from snowredis.servers.connections import (
+    NO_PORT,
     REDIS_PORT,
     SENTINEL_PORT,
     OwnCluster,
@@ -86,7 +87,7 @@ def _gap(url: str) -> str:
         return "" if path and not server else "it names no socket: three slashes come before its path"
     if not host:
         return "it names no host"
-    if re.search(r":0*$", server):
+    if NO_PORT.search(server):
         return "it names no port after the host"
     if not re.fullmatch(r"/?|/[0-9]+/?", path):
         return "what comes after the host is no number of a database"

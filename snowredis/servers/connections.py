@@ -10,6 +10,7 @@ import contextlib
 import functools
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,8 @@ SENTINEL_TIMEOUT_S = 0.5
 UNDECODED = {"decode_responses": False, "encoding": "utf-8", "encoding_errors": "strict"}
 
 SENTINEL_PORT, REDIS_PORT = 26379, 6379
+# the end of a host whose port is empty or 0: redis-py takes the usual one
+NO_PORT = re.compile(r":0*$")
 # a connect within a second and a read within another, as with a single server
 CALL_LIMIT_S = 2.0
 

@@ -28,6 +28,7 @@ from redis.retry import Retry
 from snowredis.errors import StoreUnavailable
 from snowredis.servers.connections import (
     CALL_LIMIT_S,
+    NO_PORT,
     REDIS_PORT,
     SENTINEL_PORT,
     SENTINEL_TIMEOUT_S,
@@ -328,7 +329,7 @@ def split_url(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, 
     addresses = []
     for host in hosts.split(","):
         parts = urlsplit(f"//{host}")
-        if not parts.hostname or re.search(r":0*$", host):
+        if not parts.hostname or NO_PORT.search(host):
             raise ValueError(f"{host!r} is not a host, or a host with a port")
         addresses.append((parts.hostname, parts.port or default_port))
     return addresses, path, options

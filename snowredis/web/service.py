@@ -55,6 +55,9 @@ from snowredis.web.served import ServedKinds, ServedPools
 
 # load balancers know neither a host name nor a token
 PROBES = frozenset({"/healthz", "/readyz"})
+# parameters of /id and of /ids
+_QUERY_OF_ONE = ("pool", "kind", "tag")
+_QUERY_OF_MANY = (*_QUERY_OF_ONE, "count")
 
 
 _NAMES = Kind("names, separated by spaces", str.split, lambda value: isinstance(value, list))
@@ -207,7 +210,7 @@ class Service:
         """Respond to GET /id and GET /ids. What cannot be served is refused before an id is made."""
         media_type = messages.parse_media_type(scope["headers"])
         query, one = messages.parse_query(scope["query_string"]), scope["path"] == "/id"
-        known = ["pool", "kind", "tag", *([] if one else ["count"])]
+        known = _QUERY_OF_ONE if one else _QUERY_OF_MANY
         # a mistyped one would mean ids of the first pool
         if unknown := [name for name in query if name not in known]:
             detail = f"{unknown[0][:40]!r} is unknown; this path has {', '.join(known)}"
