@@ -169,7 +169,9 @@ def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
         doubt = doubt or _TAKEN
     if maker is not None and is_whole and claims < info.claims:
         doubt = doubt or "claims of this pool are missing among its events"
-    return _verdict(worker, record, lane, tick_ms, maker, end, doubt)
+    # the highest lane is the outage lane, if there is one
+    is_ordinary = lane < info.layout.namespaces - 1
+    return _verdict(worker, record, lane, tick_ms, maker, end, doubt, is_ordinary=is_ordinary)
 
 
 def _begins(event: Event, maker: _Maker | None, lane: int) -> _Maker | None:
@@ -183,7 +185,15 @@ def _begins(event: Event, maker: _Maker | None, lane: int) -> _Maker | None:
 
 
 def _verdict(
-    worker: int, now: Lease | None, lane: int, tick_ms: int, maker: _Maker | None, end: Event | None, doubt: str
+    worker: int,
+    now: Lease | None,
+    lane: int,
+    tick_ms: int,
+    maker: _Maker | None,
+    end: Event | None,
+    doubt: str,
+    *,
+    is_ordinary: bool,
 ) -> Verdict:
     """Return the verdict. *now*: the present record of the worker id; *end*: how the lease of *maker* ended."""
     if now is not None and now.state != "released":
@@ -198,7 +208,6 @@ def _verdict(
     until_ms = 10**15
     if end is not None:
         # the part that was used, of the lane in use at the end; it may have been another lane
-        is_ordinary = 0 < len(event.lanes_ms) - 1 != lane
         outage_ms = max(end.outage_until_ms, event.outage_until_ms if end.kind == EventKind.EXPIRED else 0)
         until_ms = end.until_ms if is_ordinary else max(end.until_ms, outage_ms)
         lease = end.lease(_ENDS[end.kind])

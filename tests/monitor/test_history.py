@@ -246,6 +246,19 @@ def test_an_id_of_the_outage_lane_is_of_the_process_that_had_the_lane_even_after
     assert asked(events, 600_000, lane=3, past=past) == ("certain", "berta")
 
 
+def test_an_outage_lane_says_nothing_of_the_other_lanes_of_a_lease_whose_claim_is_forgotten() -> None:
+    back = event(EventKind.ADOPTED, 1_201_000, 7, "anna", 0, 1_231_000, reason=FloorReason.OTHER_SERVER)
+    events = [
+        BORN,
+        floor(1_200_000),
+        replace(back, outage_until_ms=80_000_000),
+        expired(1_300_000, "anna", 0, 1_231_000),
+    ]
+    assert asked(events, 1_230_999) == ("certain", "anna")
+    assert asked(events, 1_231_000) == ("unknown", "")
+    assert asked(events, 1_231_000, lane=3) == ("probable", "anna")
+
+
 def test_a_lease_that_was_taken_over_has_two_holdings_one_after_the_other() -> None:
     lanes, taken_ms = (0, 0, 0, 500_000), 1_600_000
     begun = replace(claimed(1_100_000, "anna", 0, lanes=lanes), outage_until_ms=80_000_000)
