@@ -9,16 +9,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from snowredis.settings import (
-    KIND,
-    PREFIX,
-    SETTINGS,
-    Setting,
-    is_in_memory,
-    nearest,
-    required_pool,
-    required_url,
-)
+from snowredis.errors import PREFIX, nearest
+from snowredis.settings import KIND, SETTINGS, Setting, is_in_memory, required_pool, required_url
 
 # variables that the C code, its build, the scripts and the HTTP service read
 _OTHER_VARIABLES = tuple(

@@ -20,6 +20,7 @@ errors can be pickled (the constructor takes exactly ``args``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 __all__ = [
@@ -38,6 +39,9 @@ __all__ = [
     "StoreUnavailable",
 ]
 
+# environment variables begin with it
+PREFIX = "SNOWREDIS_"
+
 
 def shown(value: object) -> str:
     """Return the repr of *value* for an error message, shortened; for a huge int its size."""
@@ -45,6 +49,16 @@ def shown(value: object) -> str:
         return f"<{value.bit_length()}-bit int>"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the one of *known* that *name* resembles, if any; *cutoff* is the least ratio of difflib."""
+    from difflib import get_close_matches
+
+    # the common prefix of all variables is no resemblance
+    rests = {each.removeprefix(PREFIX): each for each in known}
+    near = get_close_matches(name.removeprefix(PREFIX), rests, n=1, cutoff=cutoff)
+    return rests[near[0]] if near else None
 
 
 def count(number: int, one: str, several: str = "") -> str:

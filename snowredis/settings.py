@@ -15,7 +15,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, get_args
 
-from snowredis.errors import ConfigError
+from snowredis.core.lanes import ClockPolicy
+from snowredis.errors import PREFIX, ConfigError, nearest
 
 if TYPE_CHECKING:
     import redis
@@ -47,12 +48,7 @@ def is_in_memory(server: Any) -> bool:
 Durability: TypeAlias = Literal["detect", "assured", "none"]
 MinReplicas: TypeAlias = int | Literal["all"]
 Datacenter: TypeAlias = int | Literal["auto"]
-ClockPolicy: TypeAlias = Literal["backup", "wait"]
 SequenceStart: TypeAlias = Literal["spread", "zero"]
-# how ids are written as text: snowredis.encode(), and --format of the command line
-Form: TypeAlias = Literal["decimal", "hex", "base62", "friendly"]
-
-FORMS: tuple[Form, ...] = get_args(Form)
 
 # what only looks at a Redis asks this one if none is named; what makes ids does not
 DEFAULT_URL = "redis://localhost:6379/0"
@@ -64,7 +60,6 @@ OBJECT = "configure: "
 MAX_REPLICAS = 100
 # larger values are probably milliseconds
 MAX_SECONDS = 1e6
-PREFIX = "SNOWREDIS_"
 _POOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BOOLS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off", ""), False)
 
@@ -383,13 +378,3 @@ def url_to_read(url: Any = None) -> Any:
 def _of_variable(setting: Setting) -> Any:
     text = os.environ.get(setting.variable)
     return None if text is None else setting.read(text, setting.variable)
-
-
-def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the one of *known* that *name* resembles, if any; *cutoff* is the least ratio of difflib."""
-    from difflib import get_close_matches
-
-    # the common prefix of all variables is no resemblance
-    rests = {each.removeprefix(PREFIX): each for each in known}
-    near = get_close_matches(name.removeprefix(PREFIX), rests, n=1, cutoff=cutoff)
-    return rests[near[0]] if near else None

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from snowredis.settings import ClockPolicy
+ClockPolicy: TypeAlias = Literal["backup", "wait"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from snowredis.core.layout import WIDTHS, Layout
-from snowredis.errors import ConfigError, shown
-from snowredis.settings import nearest
+from snowredis.errors import ConfigError, nearest, shown
 
 # name -> spec, and its source
 _PRESETS: dict[str, tuple[str, str]] = {

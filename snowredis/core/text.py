@@ -20,10 +20,10 @@ from snowredis.core.layout import Layout, Parts
 from snowredis.core.presets import resolve_layout
 from snowredis.core.values import MAX_ID, check_id
 from snowredis.errors import ConfigError, InvalidId, shown
-from snowredis.settings import FORMS
 
 __all__ = ["FORMS", "encode", "form_of", "parse", "parse_user_id"]
 
+FORMS = ("decimal", "hex", "base62", "friendly")
 # regular expression for the decimal digits of an id above 0; one id has one such text: no sign, no spaces, no leading
 # zeros, no digits of other scripts. It also matches numbers of 19 digits past MAX_ID
 DECIMAL_ID = "[1-9][0-9]{0,18}"

@@ -27,9 +27,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from snowredis.core.description import IdDescription
 from snowredis.environment import from_environment
-from snowredis.errors import ConfigError
+from snowredis.errors import ConfigError, nearest
 from snowredis.kinds.base import IdGenerator, IdKind
-from snowredis.settings import KIND, AllSettings, did_you_mean, nearest
+from snowredis.settings import KIND, AllSettings, did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl
 import redis
 from redis import sentinel
 
-from snowredis.errors import ConfigError
-from snowredis.settings import SETTINGS, nearest
+from snowredis.errors import ConfigError, nearest
+from snowredis.settings import SETTINGS
 
 
 def no_unix_sockets(url: str) -> ConfigError:

@@ -16,10 +16,9 @@ from snowredis.cli.options import Command, Parser, layout_text, number, open_kno
 from snowredis.cli.output import emit, pairs, printable, show, write
 from snowredis.core.as_json import decoded
 from snowredis.core.presets import resolve_layout
-from snowredis.core.text import parse_user_id
+from snowredis.core.text import FORMS, parse_user_id
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.process.clock import now_ms
-from snowredis.settings import FORMS
 
 # --- generate -----------------------------------------------------------------------------------
 

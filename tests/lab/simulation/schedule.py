@@ -14,11 +14,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from snowredis.core.lanes import ClockRules
+from snowredis.core.lanes import ClockPolicy, ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.process.names import ProcessName
-from snowredis.settings import ClockPolicy
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
 from tests.lab.simulation.checker import Checker
