@@ -25,7 +25,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core": ("core", "kinds", "cli"),
     "cli": ("cli",),
     "embedded": ("embedded",),
-    "environment.py": MOST,
     "errors.py": MOST,
     "integrations": ("integrations",),
     "kinds": ("kinds",),

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from snowredis.core.lanes import LONG_WAIT_MS, ClockRules
 from snowredis.core.layout import Layout
-from snowredis.environment import settings_of_process
 from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.log import log
-from snowredis.settings import SETTINGS, Server, Settings, check_settings
+from snowredis.settings import SETTINGS, Server, Settings, check_settings, settings_of_process
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol.open import layout_of, open_store
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from snowredis.connection import connect
 from snowredis.core.layout import Layout, layout_spec
-from snowredis.environment import from_environment
 from snowredis.errors import PREFIX, ConfigError, GeneratorClosed
 from snowredis.process.coroutines import in_thread
-from snowredis.settings import DEFAULT_URL, KIND, OBJECT, SETTINGS, AllSettings, check_names
+from snowredis.settings import DEFAULT_URL, KIND, OBJECT, SETTINGS, AllSettings, check_names, from_environment
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.ids.fast_path import bind
 from snowredis.snowflake.ids.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.output import printable
 from snowredis.core import text as texts
-from snowredis.environment import from_environment, settings_of_process
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.settings import BOOL, SECONDS, SETTINGS, Setting, url_to_read
+from snowredis.settings import BOOL, SECONDS, SETTINGS, Setting, from_environment, settings_of_process, url_to_read
 
 if TYPE_CHECKING:
     from snowredis.worker_pool import WorkerPool

@@ -31,8 +31,6 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
-from snowredis.environment import from_environment as settings_of_connect
-from snowredis.environment import read_variables
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.process.log import log
 from snowredis.settings import (
@@ -44,9 +42,11 @@ from snowredis.settings import (
     Setting,
     check,
     check_settings,
+    read_variables,
     required_pool,
     required_url,
 )
+from snowredis.settings import from_environment as settings_of_connect
 from snowredis.web import PREFIX, messages
 from snowredis.web.access import LOCAL_HOSTS, Guard
 from snowredis.web.messages import JSON, PAGE_HEADERS, HttpProblem

@@ -464,7 +464,7 @@ def test_a_server_too_old_for_the_scripts_is_passed_over(
 def test_fakeredis_answers_info_to_clients_and_scripts_with_one_run_id_a_server() -> None:
     fakeredis = pytest.importorskip("fakeredis")
     pytest.importorskip("lupa")
-    from snowredis.embedded.fake import install_info
+    from snowredis.embedded import install_info
 
     install_info()
     install_info()

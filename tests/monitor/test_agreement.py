@@ -18,7 +18,7 @@ import pytest
 import snowredis
 from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
-from snowredis.embedded.fake import install_info
+from snowredis.embedded import install_info
 from snowredis.errors import ClockSkewed, StoreUnavailable
 from snowredis.monitor.conditions import answers, silent_together, status_of
 from snowredis.monitor.doctor import diagnose

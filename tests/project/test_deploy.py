@@ -23,7 +23,7 @@ import yaml
 
 import snowredis
 from snowredis.cli import build_parser
-from snowredis.environment import from_environment
+from snowredis.settings import from_environment
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.web.server import GRACE_S
 from tests.support.ports import free_port

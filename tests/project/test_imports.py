@@ -23,16 +23,15 @@ MAY_IMPORT = {
     "signatures": set(),
     "errors": {"signatures"},
     "process": {"errors"},
-    "settings": {"errors", "core"},
+    "settings": {"errors", "core", "process.log"},
     "embedded": {"errors", "process.fork", "process.log"},
     "core": {"errors"},
-    "environment": {"errors", "settings", "process.log"},
     "servers": {"errors", "settings", "process", "embedded"},
     "snowflake": {"errors", "settings", "core", "process", "servers"},
-    "connection": {"errors", "settings", "environment", "core", "process", "snowflake"},
-    "kinds": {"errors", "settings", "environment", "core", "process", "snowflake", "connection"},
+    "connection": {"errors", "settings", "core", "process", "snowflake"},
+    "kinds": {"errors", "settings", "core", "process", "snowflake", "connection"},
     "numbers": {"errors", "signatures", "settings", "core", "process", "servers", "snowflake", "kinds"},
-    "process_generator": {"errors", "settings", "environment", "core", "process", "snowflake", "connection", "kinds"},
+    "process_generator": {"errors", "settings", "core", "process", "snowflake", "connection", "kinds"},
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
     "readers": {"errors", "core", "process.log"},
     "monitor": {*("errors", "signatures", "settings", "core", "process.clock", "servers", "snowflake", "numbers")},
@@ -44,7 +43,7 @@ MAY_IMPORT = {
 }
 LOWER = MAY_IMPORT.keys() - {"merge"}
 MAY_IMPORT |= {
-    "snowredis": LOWER - {"environment", "numbers", "servers", "settings", "signatures"},
+    "snowredis": LOWER - {"numbers", "servers", "settings", "signatures"},
     "integrations": {*LOWER, "snowredis"} - {"numbers", "readers", "servers", "signatures", "worker_pool"},
     # "integrations": metrics are shown there, too
     "web": {*LOWER, "integrations"}

@@ -16,10 +16,9 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.environment import from_environment
 from snowredis.errors import PREFIX
 from snowredis.kinds.lookup import parse_kind
-from snowredis.settings import POOL_DURATIONS, SETTINGS, CommonSettings, Setting, check
+from snowredis.settings import POOL_DURATIONS, SETTINGS, CommonSettings, Setting, check, from_environment
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import memory_pool
 from snowredis.web.service import create_app, settings_from_environment

@@ -88,7 +88,7 @@ def test_a_redis_that_does_not_show_which_it_is_is_refused_with_the_remedy(
     fakeredis = pytest.importorskip("fakeredis")
     from fakeredis.commands_mixins.server_mixin import ServerCommandsMixin
 
-    from snowredis.embedded.fake import install_info
+    from snowredis.embedded import install_info
 
     install_info()
     mixin: Any = ServerCommandsMixin

@@ -25,9 +25,8 @@ from django.utils.module_loading import import_string
 from snowredis import process_generator
 from snowredis.connection import END_WARNING_MS, connect
 from snowredis.core.values import MAX_ID
-from snowredis.environment import settings_of_process
 from snowredis.errors import LayoutMismatch, PoolNotFound, SnowredisError
-from snowredis.settings import KIND, is_embedded, is_in_memory
+from snowredis.settings import KIND, is_embedded, is_in_memory, settings_of_process
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 # settings about the server, which ``testing`` replaces

@@ -12,8 +12,8 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.environment import from_environment
 from snowredis.errors import StoreUnavailable
+from snowredis.settings import from_environment
 from snowredis.snowflake.protocol.messages import Created, Granted, Renewed, Settling
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.redis_store import RedisStore
