@@ -260,7 +260,7 @@ class StoreUnavailable(SnowredisError):
         where, reason, advice: the server, what happened, and what to do.
         code: what a person has to change before the same call succeeds: one of REFUSED; why Redis does not show its
             identity ("info-refused", "no-run-id", "no-replication-id"); "clock", if it may have lost data and its clock
-            is far behind; "broken", if a field holds a value that snowredis never writes. "": it may succeed later.
+            is far behind; "broken", if a key holds what snowredis never writes. "": it may succeed later.
         is_unsent: True if no connection was made, so that Redis has certainly not seen the request.
         timed_out: True if Redis did not reply in time; it may reply to another call, if many processes ask at once.
         replied: True if Redis replied, with an error.

@@ -58,9 +58,9 @@ _OF_REFUSALS = {
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Redis adds this for the author of a script
 _PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
-# part of a reply's text -> what is the case, and what to do. redis-py takes the first word of some away
-_OF_REPLIES = (
-    ("WRONGTYPE", "another program uses a key of this name", "Use another name or another database, or delete it"),
+# part of a reply's text -> what is the case, and what to do; a code. redis-py takes the first word of some away
+_OF_REPLIES: tuple[tuple[str, ...], ...] = (
+    ("WRONGTYPE", "another program uses a key of this name", "Use another name or database, or delete it", "broken"),
     ("'maxmemory'", "it has no memory left for writes", "Raise its maxmemory, or delete keys that nobody needs"),
     ("MISCONF", "it cannot write to its disk", "Free space on that disk, or mend what the log of Redis says"),
     ("is loading the dataset", "it still reads its data after a start", "Wait until it has read them"),
@@ -178,9 +178,9 @@ def _translation(where: str, error: Exception) -> SnowredisError:
         return ConfigError(f"Redis at {where} has no database of this number ({text}). Correct it in the URL")
     replied = isinstance(error, _ERROR_REPLIES)
     if replied or "max number of clients" in text:
-        for mark, reason, advice in _OF_REPLIES:
+        for mark, reason, advice, *code_of in _OF_REPLIES:
             if mark in text:
-                return StoreUnavailable(where, f"{reason} ({text})", advice)
+                return StoreUnavailable(where, f"{reason} ({text})", advice, *code_of)
     if isinstance(error, MasterNotFoundError):
         # followed by the repr of each client that failed
         text, _, failures = text.partition(" : ")

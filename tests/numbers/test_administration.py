@@ -115,7 +115,8 @@ def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(own_serve
     assert open_tag(url, "d", 50) == 50
     assert check().level == "ok"
     client.hset(tag_keys("d")[0], "stride", "x")
-    assert "d (not readable: " in check().text
+    client.set(tag_keys("f")[0], "of another program")
+    assert all(f"{tag} (not readable: " in check().text for tag in "df")
 
 
 @pytest.mark.parametrize("refused", ["hset", "hmget", "hgetall", "time"])

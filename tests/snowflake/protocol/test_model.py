@@ -208,7 +208,7 @@ def test_an_owner_that_is_hostile_is_read_as_far_as_it_can_be_shown(owner: str, 
         (exceptions.BusyLoadingError("loading"), StoreUnavailable, "loading"),
         (exceptions.ConnectionError(), StoreUnavailable, "used: ConnectionError"),
         (OSError(101, "Network is unreachable"), StoreUnavailable, "Network is unreachable"),
-        (exceptions.ResponseError("WRONGTYPE Operation"), StoreUnavailable, "Use another name or another database"),
+        (exceptions.ResponseError("WRONGTYPE Operation"), StoreUnavailable, "Use another name or database"),
         (
             exceptions.ResponseError("OOM command not allowed when used memory > 'maxmemory'."),
             StoreUnavailable,
