@@ -56,7 +56,7 @@ def test_a_heartbeat_that_a_child_inherits_ends_there() -> None:
     assert (len(beats), abandoned) == (2, [])
 
 
-@pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure", "sync", "gevent"])
+@pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure", "sync", "gevent", "sentinel", "cluster"])
 def test_a_process_that_forks_imports_what_a_claim_needs_unless_its_children_may_patch_it(
     tmp_path: Path, how: str
 ) -> None:
