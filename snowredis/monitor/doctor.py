@@ -169,7 +169,7 @@ def check_rights(client: Any, pool: str) -> Condition:
     try:
         user, refused = _refused(client, pool_keys(pool))
     except SnowredisError:
-        return _try_script(client)
+        return _try_script(client, pool_keys(pool)[0])
     if refused:
         return warning(f"user {user} may not {refused} of pool {pool}", _ADVICE)
     return ok(f"user {user} may run all commands that generators of pool {pool} need")
@@ -186,21 +186,23 @@ def _refused(client: Any, keys: Sequence[str]) -> tuple[str, str]:
         dry_runs = client.pipeline(transaction=False)
         for command in commands:
             dry_runs.execute_command("ACL", "DRYRUN", user, *command)
-        replies = map(text_of, dry_runs.execute())
+        replies = dry_runs.execute(raise_on_error=False)
+        if errors := [each for each in replies if isinstance(each, Exception) and "' not found" not in str(each)]:
+            raise errors[0]
+    # "Command 'zadd' not found": it was renamed there
+    texts = [
+        f"run the {str(each).split()[1]} command" if isinstance(each, Exception) else text_of(each) for each in replies
+    ]
     # the end of each "User app has no permissions to run the 'zadd' command", once
-    refused = dict.fromkeys(reply.rpartition(" permissions to ")[2] for reply in replies if reply != "OK")
+    refused = dict.fromkeys(text.rpartition(" permissions to ")[2] for text in texts if text != "OK")
     return user, " nor ".join(refused)
 
 
-def _try_script(client: Any) -> Condition:
-    """Call a script that does not exist: Redis checks the permission first."""
+def _try_script(client: Any, key: str) -> Condition:
     try:
-        with translated(address(client)):
-            client.evalsha("0" * 40, 0)
-    except StoreUnavailable as failure:
-        if failure.code in REFUSED:
-            return unknown("this user may not run scripts, so generators cannot use it", _ADVICE)
-        # else there is no such script
+        checks.missing_identity(client, key)
+    except SnowredisError as failure:
+        return unknown(f"no script runs for this user, so generators cannot use it: {failure}", _ADVICE)
     return unknown("scripts are allowed; ACL DRYRUN is not, so other rights are not known")
 
 

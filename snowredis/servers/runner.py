@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # part of an error's text -> code of StoreUnavailable; the first match counts. Redis sends the second one to a client
-# that says HELLO; the last two, of Redis 6.2 and 7.0 and of 7.2: the user may run a script, but not a command in it
+# that says HELLO; "The user …", of Redis 6.2 and 7.0, and "ACL …", of 7.2: the user may run a script, but not a command
+# in it; the last two: the command was renamed there
 _REFUSALS = {
     "NOAUTH": "no-password",
     "HELLO must be called with the client already authenticated": "no-password",
@@ -39,6 +40,8 @@ _REFUSALS = {
     "NOPERM": "no-permission",
     "The user executing the script can't": "no-permission",
     "ACL failure in script": "no-permission",
+    "unknown command": "no-permission",
+    "Unknown Redis command": "no-permission",
 }
 # code -> what happened, and what to do; {0}: the words of Redis
 _OF_REFUSALS = {
@@ -51,7 +54,7 @@ _OF_REFUSALS = {
         "Correct them in the URL; special characters are written as %2F, %23, %40",
     ),
     "no-permission": (
-        "it refused a command (NOPERM): {0}",
+        "it refused a command: {0}",
         "Allow the user in the URL what generators need on these keys; `snowredis doctor` lists what is missing",
     ),
 }

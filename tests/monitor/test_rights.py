@@ -21,7 +21,7 @@ from snowredis.snowflake.protocol.messages import WorkerStats
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.worker_pool import WorkerPool
 from tests.support.holder import create
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, redis_server
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
 RULES = dict(re.findall(r"```acl (\w+)\n(.*?)\n```", PAGE.read_text("utf-8"), re.DOTALL))
@@ -160,10 +160,25 @@ def test_doctor_says_which_rights_on_a_pool_are_missing(
 
 
 @pytest.mark.parametrize(
+    ("renamed", "text"),
+    [
+        ("config", "ok: user default may run all commands that generators of pool orders need"),
+        ("hset", "warning: user default may not run the 'hset' command of pool orders"),
+        ("evalsha", "warning: user default may not run the 'evalsha' command of pool orders"),
+        ("acl", "unknown: scripts are allowed; ACL DRYRUN is not, so other rights are not known"),
+    ],
+)
+def test_doctor_says_which_commands_of_generators_were_renamed(tmp_path: Path, renamed: str, text: str) -> None:
+    with redis_server(tmp_path, "--rename-command", renamed, "") as server:
+        found = diagnose(server.url, POOL)
+    assert [f"{each.level}: {each.text}" for each in found if each.code == "rights"] == [text]
+
+
+@pytest.mark.parametrize(
     ("rule", "texts"),
     [
         ("generator", ["rights not known", "the 'xrange' command", "those that are enough for monitoring"]),
-        ("monitor", ["this user may not run scripts", "identified was not checked", "the 'eval' command"]),
+        ("monitor", ["no script runs for this user", "identified was not checked", "the 'eval' command"]),
     ],
 )
 def test_doctor_names_what_these_users_keep_it_from_checking_and_finds_no_problem(

@@ -594,7 +594,7 @@ def test_a_user_without_the_rights_that_scripts_need_is_refused(own_server: Redi
     create(open_store(own_server, LONG), wall_ms())
     own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", *rights)
     app = RedisStore(f"unix://app:secret@{own_server.socket}", LONG)
-    with pytest.raises(StoreUnavailable, match=r"refused a command \(NOPERM\).*snowredis doctor") as caught:
+    with pytest.raises(StoreUnavailable, match=r"refused a command: .*snowredis doctor") as caught:
         holder(app).ask_claim()
     assert "secret" not in str(caught.value)
 
