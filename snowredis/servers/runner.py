@@ -12,7 +12,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from redis import exceptions
 from redis.sentinel import MasterNotFoundError
@@ -29,91 +29,67 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# part of an error's text -> code of StoreUnavailable; the first match counts. Redis sends the second one to a client
-# that says HELLO; "The user …", of Redis 6.2 and 7.0, and "ACL …", of 7.2: the user may run a script, but not a command
-# in it; the last two: the command was renamed there
-_REFUSALS = {
-    "NOAUTH": "no-password",
-    "HELLO must be called with the client already authenticated": "no-password",
-    "Authentication required": "no-password",
-    "WRONGPASS": "wrong-password",
-    "NOPERM": "no-permission",
-    "The user executing the script can't": "no-permission",
-    "ACL failure in script": "no-permission",
-    "unknown command": "no-permission",
-    "Unknown Redis command": "no-permission",
-}
-# code -> what happened, and what to do; {0}: the words of Redis
-_OF_REFUSALS = {
-    "no-password": (
-        "it requires a password, and none was given (NOAUTH)",
-        "Write it in the URL: redis://:PASSWORD@host:6379/0, or redis://USER:PASSWORD@host:6379/0",
-    ),
-    "wrong-password": (
-        "it refused the user name or the password (WRONGPASS): {0}",
-        "Correct them in the URL; special characters are written as %2F, %23, %40",
-    ),
-    "no-permission": (
-        "it refused a command: {0}",
-        "Allow the user in the URL what generators need on these keys; `snowredis doctor` lists what is missing",
-    ),
-}
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Redis adds this for the author of a script
 _PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
-# part of a reply's text -> what is the case, and what to do; a code. redis-py takes the first word of some away
-_OF_REPLIES: tuple[tuple[str, ...], ...] = (
-    ("WRONGTYPE", "another program uses a key of this name", "Use another name or database, or delete it", "broken"),
-    ("'maxmemory'", "it has no memory left for writes", "Raise its maxmemory, or delete keys that nobody needs"),
-    ("MISCONF", "it cannot write to its disk", "Free space on that disk, or mend what the log of Redis says"),
-    ("is loading the dataset", "it still reads its data after a start", "Wait until it has read them"),
-    ("max number of clients", "it has as many connections as its maxclients", "Close some, or raise maxclients"),
-    ("BUSY", "it runs a long script of another program", "Wait for its end, or end it with SCRIPT KILL"),
-)
-# part of an error's text of TLS -> what to do
-_OF_TLS = (
-    (
-        "CERTIFICATE_VERIFY_FAILED",
-        "Name the certificate of the server's CA in the URL, as ssl_ca_certs=/path/ca.crt, and the host as the "
-        "server's certificate names it",
-    ),
-    # as TLS 1.3 and TLS 1.2 say it
-    *(
-        (mark, "It asks for a certificate of this client: name it in the URL, as ssl_certfile=… and ssl_keyfile=…")
-        for mark in ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE")
-    ),
-    ("KEY_VALUES_MISMATCH", "Name the key of the certificate ssl_certfile in the URL, as ssl_keyfile=…"),
-)
-# a server that asks for a certificate may just close the connection
-_TLS_ADVICE = (
-    "Check that the server is running, that this port speaks TLS, and whether it asks for a certificate of this "
-    "client: ssl_certfile=… and ssl_keyfile=… in the URL"
-)
 # an error of a Sentinel in redis-py's list of them
 _SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")
-# the first match counts
-_ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
-    (
-        (MasterNotFoundError,),
-        "A failover may be in progress; else check the master's name and the Sentinels' addresses",
-    ),
-    ((exceptions.MasterDownError,), "This replica has lost its master: wait for the failover to end"),
-    (
-        (exceptions.ClusterDownError, exceptions.SlotNotCoveredError, exceptions.TryAgainError),
-        "No node of the Cluster serves this pool's slot: a failover or a move may be in progress; else check "
-        "CLUSTER INFO",
-    ),
-    ((exceptions.AskError,), "It is a node of a Redis Cluster: write cluster:// in the URL"),
-    (
-        (exceptions.RedisClusterException,),
-        "Check that the nodes are those of a Redis Cluster, and that its slots are served",
-    ),
-)
-
-
+# the one reply that redis-py raises as an error of the connection
+_FULL = "max number of clients"
 # what Redis itself says
 _ERROR_REPLIES = (exceptions.ResponseError, exceptions.BusyLoadingError)
 _OF_REDIS_PY = (exceptions.RedisError, exceptions.RedisClusterException, OSError, UnicodeError)
+_Kinds: TypeAlias = type[Exception] | tuple[type[Exception], ...]
+# kinds of errors, or what the text of another reply has, as a regular expression -> what happened, where {0} are the
+# words of Redis; what to do; and the code. The first that fits counts
+_MEANINGS: tuple[tuple[_Kinds, str, str, str, str], ...] = (
+    # Redis sends the second text to a client that says HELLO
+    ((), "NOAUTH|HELLO must be called with the client already authenticated|Authentication required",
+     "it requires a password, and none was given (NOAUTH)",
+     "Write it in the URL: redis://:PASSWORD@host:6379/0, or redis://USER:PASSWORD@host:6379/0", "no-password"),
+    (exceptions.AuthenticationError, "WRONGPASS",
+     "it refused the user name or the password (WRONGPASS): {0}",
+     "Correct them in the URL; special characters are written as %2F, %23, %40", "wrong-password"),
+    # "The user …" of Redis 6.2 and 7.0, "ACL …" of 7.2: the user may run a script, but not a command in it; the last
+    # one: the command was renamed there
+    (exceptions.NoPermissionError,
+     "NOPERM|The user executing the script can't|ACL failure in script|(?i:unknown( redis)? command)",
+     "it refused a command: {0}",
+     "Allow the user in the URL what generators need on these keys; `snowredis doctor` lists what is missing",
+     "no-permission"),
+    ((), "WRONGTYPE", "another program uses a key of this name ({0})",
+     "Use another name or database, or delete it", "broken"),
+    ((), "'maxmemory'", "it has no memory left for writes ({0})",
+     "Raise its maxmemory, or delete keys that nobody needs", ""),
+    ((), "MISCONF", "it cannot write to its disk ({0})",
+     "Free space on that disk, or mend what the log of Redis says", ""),
+    ((), "is loading the dataset", "it still reads its data after a start ({0})", "Wait until it has read them", ""),
+    ((), _FULL, "it has as many connections as its maxclients ({0})", "Close some, or raise maxclients", ""),
+    ((), "BUSY", "it runs a long script of another program ({0})", "Wait for its end, or end it with SCRIPT KILL", ""),
+    (MasterNotFoundError, "", "{0}",
+     "A failover may be in progress; else check the master's name and the Sentinels' addresses", ""),
+    (exceptions.MasterDownError, "", "{0}", "This replica has lost its master: wait for the failover to end", ""),
+    ((exceptions.ClusterDownError, exceptions.SlotNotCoveredError, exceptions.TryAgainError), "", "{0}",
+     "No node of the Cluster serves this pool's slot: a failover or a move may be in progress; else check CLUSTER INFO",
+     ""),
+    (exceptions.AskError, "", "{0}", "It is a node of a Redis Cluster: write cluster:// in the URL", ""),
+    (exceptions.RedisClusterException, "", "{0}",
+     "Check that the nodes are those of a Redis Cluster, and that its slots are served", ""),
+    (_ERROR_REPLIES, "", "{0}", "It replied, so the URL leads to a Redis: correct what this reply names", ""),
+    (UnicodeError, "", "this client decodes replies in another encoding ({0})", "Use encoding utf-8", ""),
+)  # fmt: skip
+# part of an error's text of TLS -> what to do
+_OF_TLS = {
+    "CERTIFICATE_VERIFY_FAILED": "Name the certificate of the server's CA in the URL, as ssl_ca_certs=/path/ca.crt, "
+    "and the host as the server's certificate names it",
+    # as TLS 1.3 and TLS 1.2 say it
+    "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE": "It asks for a certificate of this client: name it in the URL, as "
+    "ssl_certfile=… and ssl_keyfile=…",
+    "KEY_VALUES_MISMATCH": "Name the key of the certificate ssl_certfile in the URL, as ssl_keyfile=…",
+    # a server that asks for a certificate may just close the connection
+    "": "Check that the server is running, that this port speaks TLS, and whether it asks for a certificate of this "
+    "client: ssl_certfile=… and ssl_keyfile=… in the URL",
+}
 
 
 @contextlib.contextmanager
@@ -155,35 +131,22 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     # the server's own words, and it may be anybody's
     text = _PLACE_IN_SCRIPT.sub("", str(error)).rstrip(".") or type(error).__name__
     text = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
-    refused = isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError)
-    if refused or isinstance(error, exceptions.ResponseError):
-        code = next((code for mark, code in _REFUSALS.items() if mark in text), None)
-        if isinstance(error, exceptions.AuthenticationError):
-            code = code or "wrong-password"
-        if refused or code:
-            code = code or "no-permission"
-            reason, advice = _OF_REFUSALS[code]
-            return StoreUnavailable(where, reason.format(text), advice, code)
-        if "SNOWREDIS bad argument" in text:
-            name = text.rpartition(" ")[2]
-            return ConfigError(f"the script refused {name}: it is out of range. Check the settings")
-        if "NOREPLICAS" in text:
-            return read_only(
-                where,
-                text,
-                "It has fewer replicas than its min-replicas-to-write: connect them. After a failover, connect to the "
-                "present master",
-            )
-        is_replica = isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text
-        if is_replica or "can't write against a read only replica" in text.lower():
-            return read_only(where, text)
+    replied = isinstance(error, _ERROR_REPLIES)
+    if replied and "SNOWREDIS bad argument" in text:
+        name = text.rpartition(" ")[2]
+        return ConfigError(f"the script refused {name}: it is out of range. Check the settings")
+    if replied and "NOREPLICAS" in text:
+        return read_only(
+            where,
+            text,
+            "It has fewer replicas than its min-replicas-to-write: connect them. After a failover, connect to the "
+            "present master",
+        )
+    is_replica = "READONLY" in text or "can't write against a read only replica" in text.lower()
+    if isinstance(error, exceptions.ReadOnlyError) or (replied and is_replica):
+        return read_only(where, text)
     if "DB index is out of range" in text or "Invalid Database" in text:
         return ConfigError(f"Redis at {where} has no database of this number ({text}). Correct it in the URL")
-    replied = isinstance(error, _ERROR_REPLIES)
-    if replied or "max number of clients" in text:
-        for mark, reason, advice, *code_of in _OF_REPLIES:
-            if mark in text:
-                return StoreUnavailable(where, f"{reason} ({text})", advice, *code_of)
     if isinstance(error, MasterNotFoundError):
         # followed by the repr of each client that failed
         text, _, failures = text.partition(" : ")
@@ -191,17 +154,12 @@ def _translation(where: str, error: Exception) -> SnowredisError:
         denied = sum("Authentication" in each for each in errors)
         for count, what in ((len(errors) - denied, "not reply"), (denied, "not accept the password")):
             text += f"; {count} Sentinel{' does' if count == 1 else 's do'} {what}" if count else ""
-    for kinds, advice in _ADVICE:
-        if isinstance(error, kinds):
-            return StoreUnavailable(where, text, advice)
-    if replied:
-        return StoreUnavailable(where, text, "It replied, so the URL leads to a Redis: correct what this reply names")
+    says = replied or isinstance(error, exceptions.AuthenticationError) or _FULL in text
+    for kinds, mark, reason, advice, code in _MEANINGS:
+        if isinstance(error, kinds) or (says and mark and re.search(mark, text)):
+            return StoreUnavailable(where, reason.format(text), advice, code)
     if where.startswith(TLS_PREFIX) and isinstance(error, exceptions.TimeoutError | exceptions.ConnectionError):
-        advice = next((advice for mark, advice in _OF_TLS if mark in text), _TLS_ADVICE)
-        return StoreUnavailable(where, text, advice)
-    if isinstance(error, UnicodeError):
-        text = f"this client decodes replies in another encoding ({text})"
-        return StoreUnavailable(where, text, "Use encoding utf-8")
+        return StoreUnavailable(where, text, next(_OF_TLS[mark] for mark in _OF_TLS if re.search(mark, text)))
     if not isinstance(error, _OF_REDIS_PY):
         advice = "The client raised it, and Redis did not: correct what it names"
         return StoreUnavailable(where, f"{type(error).__name__}: {text}", advice)

@@ -74,7 +74,7 @@ def server_that_says(reply: bytes) -> Iterator[str]:
         (b"-LOADING Redis is loading the dataset in memory\r\n", "Wait until it has read them"),
         (b"-ERR max number of clients reached\r\n", "raise maxclients"),
         (b"-DENIED Redis is running in protected mode\r\n", "correct what this reply names"),
-        (b"-ERR unknown command 'EVALSHA'\r\n", "correct what this reply names"),
+        (b"-ERR unknown command 'EVALSHA'\r\n", "`snowredis doctor` lists what is missing"),
         (b"-MOVED 3999 127.0.0.1:6381\r\n", "write cluster://"),
     ],
     ids=lambda value: value.decode()[1:12] if isinstance(value, bytes) else None,
