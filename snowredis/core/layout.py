@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from snowredis.core.values import (
     ID_BITS,
+    MAX_ID,
     MS_PER_YEAR,
     YEAR_10000_MS,
     as_int,
@@ -348,8 +349,8 @@ class Layout:
         """Return (low, high) for ``WHERE id >= low AND id < high``: the ids of a period of time.
 
         These are exactly the ids whose decoded time, the start of their tick, is in [start, end). A period that begins
-        before the epoch or ends after the layout does is clipped; *high* is at most 2**63, one more than a signed
-        64-bit column can hold.
+        before the epoch or ends after the layout does is clipped. *high* is at most 2**63 - 1, which a 64-bit column can
+        hold; the id 2**63 - 1 itself is in no period.
 
         Args:
             start, end: an aware datetime or Unix ms as an int; start not after end.
@@ -364,7 +365,7 @@ class Layout:
 
     def _first_id_from(self, time_us: int) -> int:
         tick = self.first_tick_from(-(-time_us // 1000))
-        return min(max(tick, 0), self.max_tick + 1) << self.timestamp_shift
+        return min(min(max(tick, 0), self.max_tick + 1) << self.timestamp_shift, MAX_ID)
 
     def describe(self) -> str:
         """Return a description of several lines: bit diagram, lifetime, capacity. No newline at the end."""

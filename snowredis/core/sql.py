@@ -294,7 +294,7 @@ def quoted(dialect: str, table: str, column: str) -> str:
 
 
 def _limit(high: int) -> str:
-    return str(high) if high <= MAX_ID else "MAXVALUE"
+    return str(high) if high < MAX_ID else "MAXVALUE"
 
 
 def _bounds(layout: Layout, period: str, start_ms: int, count: int) -> Iterator[tuple[str, int, int]]:
