@@ -349,8 +349,8 @@ class Layout:
         """Return (low, high) for ``WHERE id >= low AND id < high``: the ids of a period of time.
 
         These are exactly the ids whose decoded time, the start of their tick, is in [start, end). A period that begins
-        before the epoch or ends after the layout does is clipped. *high* is at most 2**63 - 1, which a 64-bit column can
-        hold; the id 2**63 - 1 itself is in no period.
+        before the epoch or ends after the layout does is clipped. *high* is at most 2**63 - 1, which a column
+        of 64 bits holds; the id 2**63 - 1 itself is in no period.
 
         Args:
             start, end: an aware datetime or Unix ms as an int; start not after end.

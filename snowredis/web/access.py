@@ -11,15 +11,20 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
+import re
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 
 from starlette.types import Scope
 
+from snowredis.errors import ConfigError
 from snowredis.process.log import log
 from snowredis.web.messages import HttpProblem
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+# name and port of a Host header
+_HOST = re.compile(r"(\*|[\w.-]+|\[[0-9a-f:.]+\])(:\d*)?", re.ASCII)
 # a second and client, also at once; above it, its right token is refused, too
 WRONG_TOKENS_PER_S = 10
 # networks of clients whose wrong tokens are counted
@@ -40,16 +45,33 @@ def is_loopback(address: str) -> bool:
 class Guard:
     """Access to the service.
 
+    Args:
+        hosts: names of the service besides LOCAL_HOSTS, without port; "*" allows any. Raises ConfigError for others.
+
     Attributes:
         local_only: whether only requests over loopback or a unix socket are allowed.
     """
 
-    def __init__(self, token: str | None, insecure: bool) -> None:
+    def __init__(self, token: str | None, insecure: bool, hosts: Sequence[str] = ()) -> None:
+        self._hosts = {*LOCAL_HOSTS}
+        for name in map(str.lower, hosts):
+            found = _HOST.fullmatch(f"[{name}]" if name.count(":") > 1 and name[0] != "[" else name)
+            if not found or found[2]:
+                raise ConfigError(f"hosts must be names without a port, such as ids.internal, or '*', not {name!r}")
+            self._hosts.add(found[1])
         # a digest has one length for any input, and keeps the token itself out of memory
         self._digest = _sha256(token.encode()) if token else None
         self.local_only = self._digest is None and not insecure
         # for each network, so that a client with an old token does not keep out the others
         self._wrong_tokens_of = lru_cache(maxsize=_MAX_NETWORKS)(_WrongTokens)
+
+    def check_host(self, scope: Scope) -> None:
+        """Raise HttpProblem unless the Host header has a name of the service, against DNS rebinding."""
+        host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+        found = _HOST.fullmatch(host.lower())
+        if "*" not in self._hosts and not (found and found[1] in self._hosts):
+            detail = f"{host[:100]!r} is no name of this service. Add it to SNOWREDIS_SERVE_HOSTS, without the port."
+            raise HttpProblem(400, "UnknownHost", detail)
 
     def check(self, scope: Scope) -> None:
         """Raise HttpProblem unless the request has the token; without a token, unless it came over loopback."""

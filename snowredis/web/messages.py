@@ -131,13 +131,31 @@ def encode_ids(ids: Sequence[Any], media_type: str, *, one: bool) -> bytes:
 # clients send few different Accept headers
 @lru_cache(maxsize=200)
 def choose_media_type(accept: bytes) -> str:
-    """Return the first of JSON, TEXT and BINARY that an Accept header names. Raises HttpProblem if it allows none."""
-    wanted = [part.partition(";")[0].strip().lower() for part in accept.decode("latin-1").split(",")]
-    for name in wanted:
-        for media_type in (JSON, TEXT, BINARY):
-            if name in ("", "*/*", media_type, media_type.partition("/")[0] + "/*"):
-                return media_type
-    raise HttpProblem(406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)")
+    """Return the one of JSON, TEXT and BINARY that an Accept header prefers; of equal ones that which it names first.
+
+    Raises HttpProblem if it allows none.
+    """
+    wanted = qualities(accept.decode("latin-1")) or {"*/*": 1.0}
+    places = {name: -place for place, name in enumerate(wanted)}
+
+    def rank(media_type: str) -> tuple[float, int]:
+        ranges = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
+        return next(((wanted[name], places[name]) for name in ranges if name in wanted), (0.0, 0))
+
+    best = max((JSON, TEXT, BINARY), key=rank)
+    if not rank(best)[0]:
+        raise HttpProblem(406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)")
+    return best
+
+
+_QUALITY = re.compile(r";\s*q=([01](?:\.\d*)?)\s*$")
+
+
+def qualities(header: str) -> dict[str, float]:
+    """Return the names in a header such as Accept, in its order, with their qualities: 0 is refused, 1 the default."""
+    parts = [part for part in header.lower().split(",") if part.strip()]
+    found = ((part.partition(";")[0].strip(), _QUALITY.search(part)) for part in parts)
+    return {name: float(quality[1]) if quality else 1.0 for name, quality in found}
 
 
 MAX_ID_TEXT = 100
@@ -147,8 +165,11 @@ MAX_COUNT = 10_000
 MAX_FILTER = 100
 
 
-def parse_query(query: bytes) -> dict[str, str]:
-    """Return the value of each name in a query string. Raises HttpProblem, also for a name that is given twice."""
+def parse_query(query: bytes, *known: str) -> dict[str, str]:
+    """Return the value of each name in a query string.
+
+    Raises HttpProblem, also for a name that is given twice or is not *known*: mistyped, it would mean the first pool.
+    """
     if not query:
         return {}
     try:
@@ -157,6 +178,9 @@ def parse_query(query: bytes) -> dict[str, str]:
         raise HttpProblem(400, "BadQuery", "the query cannot be parsed") from None
     if twice := [name for name, texts in values.items() if len(texts) > 1]:
         raise HttpProblem(400, "BadQuery", f"{twice[0][:40]} is given twice")
+    if unknown := [name for name in values if name not in known]:
+        detail = f"{unknown[0][:40]!r} is unknown; this path has {', '.join(known)}"
+        raise HttpProblem(400, "BadQuery", detail)
     return {name: texts[0] for name, texts in values.items()}
 
 

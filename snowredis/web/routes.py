@@ -94,14 +94,15 @@ class Routes:
 
     async def _decoded(self, request: Request) -> tuple[ServedPool, DecodedId]:
         """Return the pool and the fields of the id that a request names. Raises HttpProblem, SnowredisError."""
-        pool = self.pools.find(_query(request))
+        query = _query(request, "pool", "form")
+        pool = self.pools.find(query)
         # without a generator the layout is read from Redis
         layout = pool.layout or (await pool.answers.get("info", pool.monitor().info)).layout
-        form, an_id = messages.parse_id(request.path_params["text"], _query(request), layout)
+        form, an_id = messages.parse_id(request.path_params["text"], query, layout)
         return pool, decoded(layout, an_id, form)
 
     async def _workers(self, request: Request) -> Response:
-        query = _query(request)
+        query = _query(request, "pool", "filter", "limit")
         pool = self.pools.find(query)
         text = query.get("filter", "").lower()
         if len(text) > messages.MAX_FILTER:
@@ -115,7 +116,8 @@ class Routes:
         return messages.json_response({"pools": self.pools.names})
 
     async def _events(self, request: Request) -> Response:
-        pool, worker = self.pools.find(_query(request)), messages.parse_worker(_query(request))
+        query = _query(request, "pool", "worker")
+        pool, worker = self.pools.find(query), messages.parse_worker(query)
         make = lambda: answer_of({"pool": pool.name, "events": _events_of(pool.monitor(), worker)})  # noqa: E731
         return _shared(request, await pool.answers.get(("events", worker), make))
 
@@ -129,7 +131,7 @@ class Routes:
 
         A stranger, who has not the token of the service, learns yes or no about all pools, and no name or text.
         """
-        query, is_draining = _query(request), self.is_draining()
+        query, is_draining = _query(request, "pool"), self.is_draining()
         known = self.guard.knows(request.scope)
         if "pool" in query:
             self.guard.check(request.scope)
@@ -163,8 +165,8 @@ def _readiness(problem: HttpProblem | None) -> dict[str, Any]:
     return {"ready": problem is None, "error": error, "detail": detail}
 
 
-def _query(request: Request) -> dict[str, str]:
-    return messages.parse_query(request.scope["query_string"])
+def _query(request: Request, *known: str) -> dict[str, str]:
+    return messages.parse_query(request.scope["query_string"], *known)
 
 
 def _shared(request: Request, answer: SharedAnswer) -> Response:
@@ -177,7 +179,7 @@ def _shared(request: Request, answer: SharedAnswer) -> Response:
     }
     if answer.tag in request.headers.get("if-none-match", ""):
         return Response(None, 304, headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if messages.qualities(request.headers.get("accept-encoding", "")).get("gzip"):
         return Response(answer.zipped, 200, headers | {"content-encoding": "gzip"}, messages.JSON)
     return Response(answer.body, 200, headers, messages.JSON)
 

@@ -360,7 +360,8 @@ class ServedPools:
         if pool is not None:
             return pool
         if name in self.names:
-            raise HttpProblem(503, "NotReady", "the service has not started yet. Try again.", 1)
+            detail = "the service has not started. Try again; if it stays so, nothing runs its lifespan, or its start()"
+            raise HttpProblem(503, "NotReady", detail, 1)
         detail = f"this service has no pool {name[:64]!r}; it has {', '.join(self.names)}"
         raise HttpProblem(404, "PoolNotFound", detail)
 

@@ -66,6 +66,8 @@ def test_ids_of_a_kind_or_a_tag_are_served_in_every_form(kinds_client: TestClien
         # these got ids of the first pool, and one id in place of three
         ("/ids?count=2&poool=kinds", 400, "BadQuery", "'poool' is unknown; this path has pool, kind, tag, count"),
         ("/id?count=3", 400, "BadQuery", "'count' is unknown; this path has pool, kind, tag"),
+        ("/workers?pol=kinds", 400, "BadQuery", "'pol' is unknown; this path has pool, filter, limit"),
+        ("/decode/1?Form=hex", 400, "BadQuery", "'Form' is unknown; this path has pool, form"),
         ("/id?tag=web-unknown", 503, "NumbersClosed", "this Redis does not know the tag"),
     ],
 )

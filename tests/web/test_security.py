@@ -171,7 +171,8 @@ def test_the_names_of_the_service_are_known(guarded: TestClient, host: str) -> N
 )
 def test_a_name_that_was_rebound_is_not(guarded: TestClient, host: str) -> None:
     for path in ("/id", "/", "/workers", "/nothing"):
-        assert guarded.get(path, headers=BEARER | {"host": host}).status_code == 400
+        answer = guarded.get(path, headers=BEARER | {"host": host})
+        assert (answer.status_code, answer.json()["error"]) == (400, "UnknownHost")
 
 
 def test_any_name_will_do_only_if_that_was_asked_for() -> None:

@@ -54,6 +54,11 @@ def test_ids_are_given_as_text_and_as_big_endian_int64_too(client: TestClient) -
         ("Text/Plain; charset=utf-8", TEXT),
         ("application/octet-stream, application/json;q=0.5", BINARY),
         ("image/png, text/plain", TEXT),
+        ("application/json;q=0.5, text/plain;q=0.9", TEXT),
+        ("*/*;q=0.1, text/plain", TEXT),
+        ("text/plain, application/json,", TEXT),
+        ("application/json;q=0, application/*;q=0.2", BINARY),
+        ("image/png, */*;q=0", None),
         ("image/png", None),
     ],
 )
@@ -208,6 +213,13 @@ def test_every_error_has_a_status(error: SnowredisError, status: int, retry_afte
     }
 
 
+def test_a_service_whose_lifespan_nothing_runs_says_so() -> None:
+    answer = TestClient(Starlette(routes=[Mount("/x", create_app(memory_pool(), insecure=True, hosts=["*"]))])).get(
+        "/x/id"
+    )
+    assert (answer.status_code, "nothing runs its lifespan" in answer.json()["detail"]) == (503, True)
+
+
 def test_settings_that_cannot_work_stop_the_start() -> None:
     pool = memory_pool()
     pool.connect(pool="a", layout="twitter").close()
@@ -219,7 +231,7 @@ def test_settings_that_cannot_work_stop_the_start() -> None:
 @pytest.mark.parametrize(
     "options",
     [{"pools": []}, {"pools": ["a", "a"]}, {"pools": ["a b"]}, {"token": "short"}, {"poool": "a"}, {"ttl": "x"}]
-    + [{"wait_s": -1}, {"drain_s": True}],
+    + [{"wait_s": -1}, {"drain_s": True}, {"hosts": ["ids.internal:443"]}, {"hosts": ["https://ids.internal"]}],
 )
 def test_a_service_that_cannot_work_is_not_made(options: dict[str, Any]) -> None:
     with pytest.raises(snowredis.ConfigError):
