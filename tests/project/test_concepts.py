@@ -19,4 +19,5 @@ MOST = {
 def test_there_are_no_more_concepts_than_before() -> None:
     found = count()
     assert found.keys() == MOST.keys()
-    assert {what: number for what, number in found.items() if number > MOST[what]} == {}
+    grown = {what: number for what, number in found.items() if number > MOST[what]}
+    assert not grown, "leave another one out; or raise MOST, and let the commit say what the new one is good for"

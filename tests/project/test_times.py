@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from snowredis.settings import SETTINGS
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +51,7 @@ STATEMENTS = {
     r"\bfailover should take less than (\d+) s\b": {TAKES_LESS},
     r"\bheartbeats?[^.|]{0,20}\bevery (\d+) s": {seconds(DEFAULT.heartbeat_ms)},
     r"\b(?:outage|reserve)[^.|]{0,60}?\b(\d+) h\b": {f"{DEFAULT.outage_reserve_ms // HOUR_MS}"},
+    r"`claim_timeout` \((\d+) s\)": {f"{SETTINGS['claim_timeout'].default:g}"},
     r"within (\d+) s \| its heartbeat fails": {seconds(DEFAULT.heartbeat_ms)},
 }
 
