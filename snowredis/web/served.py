@@ -89,7 +89,9 @@ def part_of(report: dict[str, Any], text: str, limit: int | None) -> SharedAnswe
             found.sort(key=lambda row: row["state"] == "alive")
         body |= {"leases": found[:limit], "found": states, "services": len(report["leases"]) - len(fleet)}
         body["states"] = Counter(row["state"] for row in fleet)
-        body["ids_per_second"] = sum(row["ids_per_second"] for row in fleet if row["state"] in ("alive", "no-ids"))
+        # a pool that cannot be read now has its figures of before, and all of its living workers are silent
+        living = ("alive", "no-ids", *["silent"] * bool(report["status"]["stale_since"]))
+        body["ids_per_second"] = sum(row["ids_per_second"] for row in fleet if row["state"] in living)
     # times of the reading, which are others at every reading
     tagged = {name: {**(body[name] or {}), "at": None, "floor_wait_ms": None} for name in ("pool", "status")}
     return answer_of(body, body | tagged)

@@ -325,6 +325,26 @@ def test_it_says_that_redis_is_away_and_goes_on_when_it_is_back(
     page.wait("document.querySelectorAll('#chart .area').length == 2")
 
 
+def test_who_comes_while_redis_is_away_sees_what_was_known_last(
+    page: Page, own_server: RedisServer, pool_name: str, serve: Serve
+) -> None:
+    new_pool(own_server.url, pool_name)
+    worker = snowredis.connect(own_server.url, pool=pool_name)
+    worker.claim()
+    served = serve("--pool", pool_name, url=own_server.url)
+    page.go(served.url)
+    tiles_are(page, 2)
+    while page.text("#f-rate") == "0":
+        worker.next_ids(1_000)
+        worker._beat()
+    own_server.kill()
+    page.wait("document.querySelector('#status').dataset.level == 'warning'")
+    page.go(served.url)
+    tiles_are(page, 2, "unknown")
+    assert re.fullmatch("[1-9].*, when it was last known", page.text("#f-rate-note"))
+    worker.close()
+
+
 def test_it_comes_back_by_itself_when_the_service_does(
     page: Page, server: RedisServer, pool: str, serve: Serve
 ) -> None:

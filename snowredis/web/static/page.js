@@ -53,7 +53,7 @@ function drawFigures() {
   const pool = info(), stale = isStale(), last = stale ? ", when it was last known" : "";
   if (!pool) return ["rate", "alive", "used", "end"].forEach((name) => setFigure(name, null, ""));
   const { states, services } = state.report;
-  const living = countLiving(), unseen = countUnseen(), unknown = isUnknown(), rate = state.points.findLast(([, value]) => value !== null)?.[1] ?? 0;
+  const living = countLiving(), unseen = countUnseen(), unknown = isUnknown(), rate = state.report.ids_per_second;
   setFigure("rate", unknown ? null : compact(rate), stale ? `${compact(rate)}${last}` : unseen ? `without ${plural(unseen, "silent or expired worker")}` : "by all workers");
   const others = Object.entries(states).filter(([name]) => name !== "alive").map(([name, count]) => `${whole(count)} ${name}`);
   const serving = services ? `and ${plural(services, "process", "processes")} of this service` : "";
