@@ -49,15 +49,15 @@ def client_of_url(url: str) -> Any:
 
         check_certificates(url)
     try:
-        if scheme == "sentinel":
+        gap = (_gap(url) if scheme in ("redis", "rediss", "unix") else "") or _twice(url)
+        if not gap and scheme == "sentinel":
             from snowredis.servers.failover import from_sentinel_url
 
             return from_sentinel_url(url)
-        if scheme == "cluster":
+        if not gap and scheme == "cluster":
             from snowredis.servers.failover import from_cluster_url
 
             return from_cluster_url(url)
-        gap = _gap(url) if scheme in ("redis", "rediss", "unix") else ""
         if not gap:
             return prepare(redis.Redis.from_url(url, **limits()))
     # nothing connects here: an error of redis-py is about a value
@@ -91,8 +91,19 @@ def _gap(url: str) -> str:
         return "it names no port after the host"
     if not re.fullmatch(r"/?|/[0-9]+/?", path):
         return "what comes after the host is no number of a database"
-    databases = bool(path.strip("/")) + len(re.findall("(?:^|&)db=", query))
-    return "it names a database twice" if databases > 1 else ""
+    return ""
+
+
+def _twice(url: str) -> str:
+    """Return an error's text if *url* names its server, database or user twice, of which redis-py takes one."""
+    scheme, address, path, query, _ = urlsplit(url)
+    credentials, _, server = address.rpartition("@")
+    username, _, password = credentials.partition(":")
+    named = {"host": server, "port": re.search(r":\d+$", server), "username": username, "password": password}
+    # a sentinel:// URL names its master before the database
+    named |= {"path": path} if scheme == "unix" else {"db": any(path.strip("/").split("/")[scheme == "sentinel" :])}
+    names = [*re.findall(rf"(?:^|&)({'|'.join(named)})=", query), *(name for name in named if named[name])]
+    return next((f"it names its {name} twice" for name in names if names.count(name) > 1), "")
 
 
 # the address of a server with TLS begins like this

@@ -300,8 +300,6 @@ def from_sentinel_url(url: str) -> redis.Redis:
     master, _, db = path[1:].removesuffix("/").partition("/")
     if not master or not re.fullmatch(r"\d*", db, re.ASCII):
         raise ValueError("the master's name has to come after the Sentinels, then perhaps a database number")
-    if db and "db" in options:
-        raise ValueError("it names a database twice")
     tls = options.pop("ssl", False)
     to_sentinels: dict[str, Any] = limits(SENTINEL_TIMEOUT_S) | ({"ssl": True} if tls else {})
     for name in ("username", "password"):

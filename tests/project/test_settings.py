@@ -77,9 +77,13 @@ def test_an_unknown_option_of_a_url_is_named_with_the_nearest_one(url: str, text
         ("sentinel://h//0", "the master's name has to come after the Sentinels, then perhaps a database number"),
         ("redis://h/abc", "what comes after the host is no number of a database"),
         ("redis://h/1/2", "what comes after the host is no number of a database"),
-        ("redis://h/1?db=2", "it names a database twice"),
-        ("redis://h?db=1&db=2", "it names a database twice"),
-        ("sentinel://h/master/1?db=2", "it names a database twice"),
+        ("redis://h/1?db=2", "it names its db twice"),
+        ("redis://h?db=1&db=2", "it names its db twice"),
+        ("sentinel://h/master/1?db=2", "it names its db twice"),
+        ("redis://h?host=other", "it names its host twice"),
+        ("rediss://:secret@h:7000/0?port=6379", "it names its port twice"),
+        ("cluster://:secret@h1,h2?password=x", "it names its password twice"),
+        ("unix:///run/redis.sock?path=/run/other.sock", "it names its path twice"),
         ("redis://user#1@h/0", "it cannot be parsed"),
         ("redis://user/1@h/0", "it cannot be parsed"),
         ("unix:///run/redis#1", "a # has to be written %23"),
@@ -100,6 +104,8 @@ def test_no_other_server_or_database_than_that_of_the_url_is_taken_in_silence(ur
         "redis://h/3/",
         "redis://:p%23@h/1",
         "redis://h?db=2",
+        "redis://:secret@h?port=6380&username=user",
+        "sentinel://h/1?db=1",
     ):
         snowredis.connect(same, pool="orders")
 
