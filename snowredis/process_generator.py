@@ -147,6 +147,10 @@ def _hand_on() -> None:
         if value is not None:
             # no variable sets a clock: with one, another process could only make other ids
             texts[declared["url" if name == "clock" else name].variable] = _text_of(declared[name].kind.convert(value))
+    for variable, text in texts.items():
+        if text.startswith(OBJECT):
+            # a program that reads the variable itself, as to make this client, still can in the processes it starts
+            texts[variable] = os.environ.get(variable, "") + text
     _handed_on.clear()
     _handed_on.update({variable: (text, os.environ.get(variable)) for variable, text in texts.items()})
     os.environ.update(texts)

@@ -55,8 +55,8 @@ SequenceStart: TypeAlias = Literal["spread", "zero"]
 DEFAULT_URL = "redis://localhost:6379/0"
 # name of a pool in memory, which no other process can have
 MEMORY_POOL = "test"
-# a variable with this prefix stands for an object, which another process cannot have: see configure()
-OBJECT = "configure: "
+# what follows this in a variable is an object, which another process cannot have: see configure()
+OBJECT = "#configure: "
 # larger values are probably mistakes
 MAX_REPLICAS = 100
 # larger values are probably milliseconds
@@ -121,9 +121,9 @@ class Setting(NamedTuple):
 
     def read(self, text: str, name: str) -> Any:
         """Parse *text*. Raises ConfigError, in which the setting is called *name*."""
-        if text.startswith(OBJECT):
+        if OBJECT in text:
             raise ConfigError(
-                f"{name} is a {text.removeprefix(OBJECT)} in the process that called snowredis.configure(), which no "
+                f"{name} is a {text.rpartition(OBJECT)[2]} in the process that called snowredis.configure(), which no "
                 "other process and no other generator can have. Give configure() a URL there, or settings here."
             )
         try:

@@ -17,6 +17,7 @@ from celery import signals
 
 from snowredis.process.exit import EXIT
 from snowredis.process.names import PROCESS
+from snowredis.process.sigterm import close_on_sigterm
 from snowredis.process_generator import configure, next_id, preload
 from snowredis.settings import AllSettings
 
@@ -62,7 +63,13 @@ def _release(**_: Any) -> None:
     EXIT.close_all()
 
 
+def _release_at_sigterm(**_: Any) -> None:
+    """Release the leases of the process of `worker -B`, which celery ends by SIGTERM. It makes ids with task_ids."""
+    close_on_sigterm()
+
+
 preload()
+signals.beat_embedded_init.connect(_release_at_sigterm)
 signals.worker_init.connect(_label)
 signals.worker_process_init.connect(_label)
 signals.worker_process_shutdown.connect(_release)

@@ -98,8 +98,13 @@ def _twice(url: str) -> str:
     """Return an error's text if *url* names its server, database or user twice, of which redis-py takes one."""
     scheme, address, path, query, _ = urlsplit(url)
     credentials, _, server = address.rpartition("@")
-    username, _, password = credentials.partition(":")
-    named = {"host": server, "port": re.search(r":\d+$", server), "username": username, "password": password}
+    user, _, password = credentials.partition(":")
+    named: dict[str, Any] = {
+        "host": server,
+        "port": re.search(r":\d+$", server),
+        "username": user,
+        "password": password,
+    }
     # a sentinel:// URL names its master before the database
     named |= {"path": path} if scheme == "unix" else {"db": any(path.strip("/").split("/")[scheme == "sentinel" :])}
     names = [*re.findall(rf"(?:^|&)({'|'.join(named)})=", query), *(name for name in named if named[name])]

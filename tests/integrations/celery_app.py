@@ -6,8 +6,9 @@ import os
 import time
 from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 
+import snowredis
 from tests.integrations.application import note_ids
 
 app = Celery("tests", broker=os.environ["BROKER"])
@@ -26,6 +27,12 @@ if os.environ.get("SETUP", "1") == "1":
     from snowredis.integrations.celery import setup
 
     setup(app)
+
+
+@signals.beat_init.connect
+def make_in_beat(**_: Any) -> None:
+    """Make an id, as beat does for a task that it sends with task_ids."""
+    snowredis.next_id()
 
 
 @app.task(bind=True)

@@ -54,9 +54,12 @@ def test_the_broker_takes_tasks_whose_ids_are_snowflakes(
     create_pool(own_server.url)
     sender = Celery(broker=broker(own_server), set_as_current=False)
     integration.setup(sender, task_ids=True, url=own_server.url, pool=POOL, ttl=TTL_S, outage_reserve=0)
-    with run_host(own_server, tmp_path, celery_command("--pool=solo")) as running:
+    with run_host(
+        own_server, tmp_path, celery_command("--pool=solo", "--beat", f"--schedule={tmp_path}/beat")
+    ) as running:
         sent = sender.send_task(MAKE).id
         running.wait_for_notes(1)
+        eventually(lambda: len(running.workers()) == 4, "worker ids of the sender, the worker (two) and its beat")
         ((_, made, seen),) = running.notes()
         assert sent == seen
         assert 0 < int(sent) < min(made)

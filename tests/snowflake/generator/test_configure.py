@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import enum
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -126,9 +127,14 @@ def test_processes_that_this_one_starts_have_what_is_configured(monkeypatch: pyt
     assert settings_of_child() == {"ttl": 7.0}
 
 
-def test_an_object_that_is_configured_is_refused_by_processes_that_this_one_starts() -> None:
+def test_an_object_that_is_configured_is_refused_by_processes_that_this_one_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SNOWREDIS_URL", "redis://h/3")
     for settings in ({"url": redis.Redis()}, {"url": "redis://h/0", "clock": testing.ManualClock()}):
         snowredis.configure(**settings, pool="orders")
+        # a spawned child runs the line again that made the client
+        assert redis.Redis.from_url(os.environ["SNOWREDIS_URL"]).get_connection_kwargs()["db"] == 3
         assert "SNOWREDIS_URL is a" in settings_of_child()
         with pytest.raises(ConfigError, match="no other process and no other generator can have"):
             snowredis.connect(pool="another")
