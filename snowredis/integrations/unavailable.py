@@ -9,7 +9,6 @@ A setting or an id that is not valid stays an error 500: no later try would succ
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -37,13 +36,11 @@ def django(get_response: Callable[[Any], Any]) -> Any:
     """Return a middleware of Django, for WSGI or ASGI."""
     from django.http import JsonResponse
 
-    async def awaiting(request: Any) -> Any:
-        return await get_response(request)
-
     def process_exception(_: Any, error: Exception) -> Any:
         return JsonResponse({"detail": _TEXT}, status=_STATUS, headers=_HEADERS) if _is_unavailable(error) else None
 
-    middleware: Any = awaiting if inspect.iscoroutinefunction(get_response) else partial(get_response)
+    # to Django, a partial of a coroutine function is one
+    middleware: Any = partial(get_response)
     middleware.process_exception = process_exception
     return middleware
 

@@ -1,4 +1,4 @@
-"""The lifespan helper under FastAPI; test_hosts.py has the real servers."""
+"""The lifespan helper under FastAPI, and a response where there is no id; test_hosts.py has the real servers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
+import flask
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -168,15 +169,31 @@ def test_the_ids_of_a_test_are_those_of_the_application_whatever_its_settings_ar
         assert snowredis.next_id() == int(made[1]) + 1 == int(made[0]) + 2
 
 
+_ERRORS = {"away": snowredis.StoreUnavailable("h", "r"), "wrong": snowredis.ConfigError("x")}
+
+
 def test_no_ids_are_a_503_and_a_wrong_setting_is_an_error() -> None:
     app = app_with()
     app.add_exception_handler(snowredis.SnowredisError, unavailable.starlette)
 
     @app.get("/{name}")
     async def fail(name: str) -> None:
-        raise {"away": snowredis.StoreUnavailable("h", "r"), "wrong": snowredis.ConfigError("x")}[name]
+        raise _ERRORS[name]
 
     with TestClient(app, raise_server_exceptions=False) as client:
         refused = client.get("/away")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
         assert client.get("/wrong").status_code == 500
+
+
+def test_flask_says_the_same() -> None:
+    app = flask.Flask(__name__)
+    app.register_error_handler(snowredis.SnowredisError, unavailable.flask)
+
+    @app.get("/<name>")
+    def fail(name: str) -> str:
+        raise _ERRORS[name]
+
+    refused = app.test_client().get("/away")
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+    assert app.test_client().get("/wrong").status_code == 500

@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import ForkGuard
@@ -45,8 +45,7 @@ class Heartbeat:
         self._stopping = threading.Lock()
         self._stopping.acquire()
         # this lock is held until the thread ends
-        self._running = threading.Lock()
-        self._thread = 0
+        self._running, self._thread = threading.Lock(), 0
         # the thread that is starting it; 0: it has
         self._starter = threading.get_ident()
         self._generator, self._abandon = generator, abandon
@@ -118,8 +117,9 @@ class Heartbeat:
                 self._abandon()
                 return
             try:
-                if tracing := sys.modules.get("opentelemetry.context"):
-                    # each command would be a trace of its own
+                tracing: Any = sys.modules.get("opentelemetry.context")
+                # each command would be a trace of its own; while another thread imports it, nothing is traced
+                if hasattr(tracing, "attach"):
                     tracing.attach(tracing.set_value("suppress_instrumentation", True))
                 # a handler of logging that waits for its own server would keep the next renewal waiting
                 with log.kept():
