@@ -363,9 +363,10 @@ def parents_first(tables: Mapping[str, Table], names: list[str]) -> tuple[list[s
 # --- what names say ---------------------------------------------------------------------------------------
 
 _ID_NAME = re.compile(
-    r"(id|guid|uid|oid|owner|leader|master|sender|receiver|author|creator|creature_guid|parent|child|father|mother|partner|"
-    r"spouse|friend|target|by|bidder|seller|buyer|captain|sponsor|apprentice|recruiter|invitee|inviter|editor|user|"
-    r"player|char|character|account|guild|clan|party|team|assignee|member|winner|loser|killer|victim)s?_?\d*$",
+    r"(id|guid|uid|oid|owner|leader|master|sender|receiver|author|maker|creator|reporter|parent|child|father|mother|"
+    r"partner|spouse|friend|target|by|bidder|seller|buyer|captain|sponsor|apprentice|recruiter|invitee|inviter|editor|user|"
+    r"player|char|character|account|guild|clan|family|party|team|assignee|member|winner|loser|killer|victim|summoner|"
+    r"(^|_)(to|from))s?_?\d*$",
     re.IGNORECASE,
 )
 _AMOUNT_NAME = re.compile(

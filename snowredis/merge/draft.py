@@ -24,8 +24,8 @@ from snowredis.merge.databases import (
     is_named_like_an_id,
     stem,
 )
-from snowredis.merge.evidence import Evidence, Lead, Where, share_of, whole
-from snowredis.merge.map_file import UNDECIDED, Map, TableMap, families
+from snowredis.merge.evidence import LARGE, Evidence, Lead, Where, share_of, whole
+from snowredis.merge.map_file import UNDECIDED, Map, TableMap, families, family_of
 
 # tables of migration tools: each database has its own
 _TOOLS = ("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata", "flyway_schema_history")
@@ -73,6 +73,7 @@ class Case:
         is_named: it is called as an id.
         is_sure, is_counted: the database numbers it, for sure; and as it seems.
         sides, values: of each database, and of both.
+        leads: columns with these ids, the likeliest first.
         size: how many different numbers it has.
         are_numbers: its values are integers, also as floats.
         path: columns whose foreign keys lead here.
@@ -83,7 +84,7 @@ class Case:
     ) -> None:
         self.evidence, self.tables, self.table, self.column, self.path = evidence, tables, table, column, path
         self.name, self.where = column.name, (table.name, column.name)
-        self.sets = evidence.numbers[self.where]
+        self.sets, self.leads = evidence.numbers[self.where], evidence.leads_of[self.where]
         self.size = max(map(len, self.sets))
         self.sides = [sample.values(self.name) for sample in evidence.samples[table.name]]
         self.values = [value for side in self.sides for value in side]
@@ -104,18 +105,14 @@ class Case:
         found = (detector(self) for detector in _DETECTORS)
         return next((guess for guess in found if guess), Guess("keep"))
 
-    @cached_property
-    def leads(self) -> list[Lead]:
-        """Columns with these ids, the likeliest first."""
-        return self.evidence.leads(self.sets, self.name, self.where)
-
     # --- what the catalog says ---------------------------------------------------------------------
 
     def of_the_catalog(self) -> Guess | None:
         """Judge a rowid, and both ends of foreign keys."""
         if self.name == ROWID:
             is_fixed = self.table.name in self.tables.fixed
-            column = None if is_fixed else self.evidence.led_to_rowid(self.table.name)
+            known = (where for where, lead in self.evidence.references() if lead.where == self.where)
+            column = None if is_fixed else next(known, None)
             return Guess("id", f"the rowid of SQLite: {'.'.join(column)} leads to it") if column else Guess("")
         for key in self.table.foreign_keys:
             if self.name in key.columns:
@@ -158,19 +155,6 @@ class Case:
         """Return the rule of ids, and of all that lead to them."""
         return "flake" if any(each.are_of_a_layout for each in self.evidence.ids.get(where, ())) else "id"
 
-    def of_matched(self, rule: str) -> tuple[str, bool] | None:
-        """Return the table with match whose ids these seem to be, and whether hardly another table is meant."""
-        leads = self.leads
-        nearest = [lead for lead in leads if lead.near == leads[0].near]
-        is_open = self.where not in self.evidence.ids and (rule == "id" or (self.is_named and not self.is_listed))
-        for lead in nearest:
-            is_best = is_open and all(each.reach * 1.5 < lead.reach for each in nearest if each != lead)
-            is_matched = self.tables.matched.get(lead.where[0], ("",))[0] == lead.where[1]
-            if is_matched and (lead.near > 1 or is_best):
-                return lead.where[0], lead.near == 3 or (rule == "id" and len(nearest) == 1)
-        named = (name for name in self.tables.matched if is_named_after(self.name, name))
-        return next(((name, False) for name in named if not leads or leads[0].near < 3), None)
-
     # --- numbers that no catalog explains ----------------------------------------------------------
 
     def counted(self) -> Guess | None:
@@ -179,13 +163,9 @@ class Case:
         is_key = self.column.is_counter or table.primary == [self.name]
         if not (self.are_numbers or self.column.kind == "other") or (table.name in self.tables.fixed and is_key):
             return Guess("keep")
+        is_part = self.name in table.primary and table.primary != [self.name]
         are_small = all(not isinstance(value, int) or value < 256 for value in self.values)
-        if (
-            len(table.primary) > 1
-            and self.name in table.primary
-            and are_small
-            and all(0 in each for each in self.sides)
-        ):
+        if is_part and are_small and all(0 in each for each in self.sides):
             return Guess("keep", "a number within its parent: 0 is among them")
         if self._rule_of(self.where) == "flake":
             return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
@@ -196,8 +176,14 @@ class Case:
         first, second = ({-each for each in side if isinstance(each, int) and each < 0} for side in self.sides)
         if (leads := evidence.leads((first, second))) and leads[0].fills:
             return Guess("sql", f"its negative numbers are ids of {leads[0]}")
+        if self.size:
+            return None
+        # a column of a family, item0 to item9, without values until now
+        same = (each for each in table.written if family_of(each.name) == family_of(self.name))
+        if other := next((each for each in same if any(evidence.numbers[table.name, each.name])), None):
+            return Case(evidence, self.tables, table, other).guess()
         are_empty = self.are_numbers or all(value in (None, "", "0", "-1", 0, -1) for value in self.values)
-        return None if self.size else Guess("none" if self.is_named and are_empty else "keep")
+        return Guess("none" if self.is_named and are_empty else "keep")
 
     @cached_property
     def _leads(self) -> list[Lead]:
@@ -206,10 +192,9 @@ class Case:
 
     def _may_differ(self, lead: Lead) -> bool:
         """Return whether these ids are wider than the column, or perhaps the same in both databases."""
-        if lead.near > 1 and self.is_named:
-            return False
         its = self.evidence.tables[lead.where[0]].columns[lead.where[1]]
-        return its.limit > self.column.limit or (lead.where[0] in self.tables.alike and not self.is_named)
+        is_unlike = its.limit > self.column.limit and not (lead.near > 1 and self.is_named)
+        return is_unlike or (lead.where[0] in self.tables.alike and not self.is_named)
 
     @cached_property
     def _best(self) -> Lead | None:
@@ -217,16 +202,16 @@ class Case:
         return next((lead for lead in self._leads if lead.where[0] not in self.tables.fixed), None)
 
     def key(self) -> Guess | None:
-        """Judge a key by itself."""
-        if self.table.primary != [self.name]:
-            return None
+        """Judge a key by itself, and an id of the table within its key."""
         mine, its, best = stem(self.name), stem(self.table.name), self._best
         # charId of characters, but not accountId of account_tutorial
         is_own = mine in ("", "u", its) or (its.startswith(mine) and "_" not in self.table.name)
+        if self.table.primary != [self.name] and not (is_own and self.where in self.evidence.ids):
+            return None
         if not is_own and self._leads and self._leads[0].near > 1 and self._leads[0].where[0] in self.tables.fixed:
             return Guess("keep", f"ids of {self._leads[0]}, which stay")
         if is_own or (best and (best.fills or (best.near and self.is_named))):
-            return Guess("id", f"ids of {best}" if best else "key", is_strong=bool(best and best.fills))
+            return Guess("id", "key" if is_own else f"ids of {best}", is_strong=bool(best and best.fills))
         return Guess("ask", "a key by itself: an id of this table, or of something outside?")
 
     def named(self) -> Guess | None:
@@ -235,6 +220,10 @@ class Case:
             return None
         if not self._leads[0].near and self.is_listed:
             return Guess("keep", "named after a list of the application, which no table here has")
+        if self.name.lower() == "id" and self.name in self.table.primary:
+            if self.name != self.table.primary[0]:
+                return Guess("keep", "a number within its parent, by its place in the key")
+            return Guess("ask", f"called id, and not the id of a row: of {self._leads[0]}, or of a list outside?")
         # if tables are named as the column is, its numbers are of one of them
         nearest = [lead for lead in self._leads if lead.near == self._leads[0].near]
         staying, moving = (
@@ -245,8 +234,6 @@ class Case:
         best = moving[0]
         if staying and best.near:
             return Guess("ask", f"ids of {staying[0]}, which stay, or of {best}, which move?")
-        if self.name.lower() == "id" and self.name in self.table.primary[1:]:
-            return Guess("keep", "a number within its parent, by its place in the key")
         if self._rule_of(best.where) == "flake":
             return Guess("flake", f"ids of a layout, of {best}", is_strong=best.fills)
         # a table of a few rows is never filled
@@ -259,7 +246,7 @@ class Case:
             return Guess("id", f"ids of {best}", is_strong=best.fills and not staying)
         if self.size >= 3 or best.near == 3:
             return Guess("ask", f"named like an id; its values are in {best}, but do not fill it")
-        return self.partly() or self.elsewhere() or Guess("keep")
+        return None
 
     def filling(self) -> Guess | None:
         """Judge numbers that fill the ids of a table, and those that number the rows of their own."""
@@ -268,7 +255,8 @@ class Case:
             if best.near == 3 and self._leads[0] == best:
                 return Guess("id", f"ids of {best}")
             is_plain = not is_named_like_an_amount(self.name) and (best.near or not self.is_listed)
-            if best.ends or best.where[0] in self.tables.matched or (is_plain and self.size >= 20):
+            least = 5 if min(map(min, self.sets)) > LARGE else 12
+            if best.ends or best.where[0] in self.tables.matched or (is_plain and self.size >= least):
                 return Guess("ask", f"its values fill {best}, and its name does not say it")
         if self.is_named and self.where in self.evidence.ids:
             return Guess("ask", "a number of each row: an id of this table?")
@@ -281,7 +269,7 @@ class Case:
         kinds = f", all where {found[0]} is {', '.join(map(str, found[1][:5]))}" if found else ""
         if self.is_named and self.size >= 3:
             part = evidence.share_of_any(sets)
-            if part >= 0.95 and all(its.low > 10_000 for ids in evidence.ids.values() for its in ids if its.count):
+            if part >= 0.95 and self.is_in_range:
                 return Guess("id", "named like an id; its values are ids of several tables")
             if part >= 0.4 and self.size >= 8 and not self.is_listed:
                 return Guess("sql", f"{part:.0%} of its values are ids{kinds}")
@@ -293,10 +281,16 @@ class Case:
         for low, high in (pair for one in pairwise(names) for pair in (one, one[::-1]) if self.name in one):
             if whose := evidence.halves(self.table.name, low, high):
                 return Guess("sql", f"{low} and {high} are the low and high 16 bits of ids of {'.'.join(whose)}")
-        return Guess("keep", "named like an id, but leads nowhere: of another database?") if self.is_key else None
+        return None
+
+    @cached_property
+    def is_in_range(self) -> bool:
+        """True if ids are large, and all of its numbers are among them."""
+        low, high = self.evidence.large
+        return all(low <= number <= high for side in self.sets for number in side)
 
     def elsewhere(self) -> Guess | None:
-        """Judge a column that is called as the id of a table that does not have all of its numbers."""
+        """Judge a column that is called as an id, of a table that does not have all of its numbers, or of none."""
         evidence = self.evidence
         for name in evidence.tables:
             is_other = name != self.table.name and name not in self.tables.fixed
@@ -306,6 +300,10 @@ class Case:
                 is_empty = not any(sample.rows for sample in evidence.samples[name])
                 word = "ask" if share >= 0.2 or is_empty else "keep"
                 return Guess(word, f"named like an id of {name}, and {share:.0%} of its values are there")
+        if self.is_key or (self.is_named and not self.is_listed):
+            if self.is_in_range:
+                return Guess("ask", "named like an id; no table has its values, but they are between ids of tables")
+            return Guess("keep", "named like an id, but leads nowhere: of another database?")
         return None
 
     def top(self) -> Guess | None:
@@ -341,11 +339,12 @@ class Draft:
 
     def map(self) -> Map:
         """Return the map."""
-        # a table of nothing but ids is judged after those that they lead to
-        for table in sorted(self.catalog.values(), key=lambda t: all(c.name in t.primary for c in t.written)):
+        # tables with ids in their keys are judged after those that they lead to
+        for table in sorted(self.catalog.values(), key=lambda table: len(table.primary)):
             self._rows[table.name] = self._judge_rows(table)
         for name in self._bare:
-            if stays := [table for table in self.tables.fixed if self.evidence.is_after(table, name)]:
+            known = ((table, lead) for (table, _), lead in self.evidence.references() if table in self.tables.fixed)
+            if stays := sorted({table for table, lead in known if lead.near == 3 and lead.where[0] == name}):
                 self._rows[name] = UNDECIDED
                 self.notes[name].append(f"rows of {', '.join(stays)}, which stay, lead to it")
         found = {name: self._draft_table(table) for name, table in self.catalog.items()}
@@ -368,7 +367,7 @@ class Draft:
             keys = (key for key in table.foreign_keys if column in key.columns)
             targets = [(key.parent, key.target(column)) for key in keys]
             if not targets and where not in evidence.ids:
-                targets = [lead.where for lead in evidence.leads(evidence.numbers[where], column, where)]
+                targets = [lead.where for lead in evidence.leads_of[where]]
             if targets and table.columns[column].kind == "int":
                 counts = [evidence.orphans(side, where, targets[0]) for side in (0, 1)]
                 if any(counts):
@@ -409,8 +408,11 @@ class Draft:
         is_counted = any(self.evidence.numbers_rows(table, column) for column in table.columns.values())
         differ = len(mine & its) - same
         is_most = same >= _MOST * max(len(first.rows), len(second.rows))
-        # ids in the texts of a key look the same in both, too
-        are_ids = any(self.evidence.parts(table.name, key) for key in keys if table.columns[key].kind == "text")
+        # ids in a key look the same in both, too
+        leads = [lead for key in keys for lead in self.evidence.leads_of[table.name, key][:1] if lead.near == 3]
+        are_ids = any(lead.where[0] not in (table.name, *self.tables.fixed) for lead in leads) or any(
+            self.evidence.parts(table.name, key) for key in keys if table.columns[key].kind == "text"
+        )
         if not are_ids and (is_most or not differ) and (not is_counted or len(contents) > 0.5 * len(second.rows)):
             others = f"{differ:,} others have the key of one and stay away" if differ else "no other has the key of one"
             self.notes[table.name].append(f"{text}, and {others}: rows of the application or the world?")
@@ -477,14 +479,8 @@ class Draft:
         for key in table.uniques:
             if any(said.rule(column) not in ("keep", "none") or column not in samples[1].at for column in key):
                 continue
-            one, other = (
-                {
-                    tuple(str(row[s.at[column]]).casefold() for column in key)
-                    for row in s.rows
-                    if row[s.at[key[0]]] is not None
-                }
-                for s in samples
-            )
+            rows = (zip(*map(sample.values, key), strict=True) for sample in samples)
+            one, other = ({tuple(map(_folded, row)) for row in each if row[0] is not None} for each in rows)
             if not (both := one & other):
                 continue
             text = f"{len(both):,} rows have the same {', '.join(key)} in both databases, such as {shown(min(both)[0])}"
@@ -497,3 +493,7 @@ class Draft:
                 self.notes[table.name].append(
                     f'{text}: "first" (these stay away), "skip", match, or is a column an id?'
                 )
+
+
+def _folded(value: object) -> str:
+    return str(value).casefold()

@@ -30,17 +30,14 @@ _TEXTS, _PARTS, _CHARS, _BYTES = 4000, 12, 400, 500
 _COUNTERS = 200
 # values of a column that are tried first
 _TRIED = 50
-# what ids may be multiplied with, before another number is added; and what may be added to them
-_FACTORS = (*(1 << bits for bits in range(4, 41)), *(10**digits for digits in range(1, 10)))
-_ADDED = (1 << 24, 10**6, 10**9)
-# the high 32 bits of times in milliseconds, of 1997 to 2040
-_HIGH_OF_TIMES = frozenset(range(200, 515))
+# what ids may be multiplied with before another number is added, and what multiples may be added to them
+_DIVISORS = sorted([*(1 << bits for bits in range(4, 49)), *(10**digits for digits in range(1, 10))], reverse=True)
 # how much of a column's values must be ids
 _MOST = 0.95
 # fewer ids than this say nothing
 _FEW = 5
 # ids that begin above this are no amounts
-_LARGE = 10_000
+LARGE = 10_000
 # a number behind any separator, or behind a word, with a sign between or without
 _TOKEN = re.compile(r"(?<![0-9A-Za-z])(?:([A-Za-z]+)([^0-9A-Za-z])?)?0*([1-9][0-9]{0,18})(?![0-9A-Za-z])")
 # a number as a merge moves it in a text
@@ -70,8 +67,9 @@ class Ids:
 
     @property
     def are_of_a_layout(self) -> bool:
-        """True for ids of a layout, with a time in them, and no numbers of a counter."""
-        return self.low > 1 << 40 and self.high - self.low > 1000 * self.count
+        """True for ids of a layout, with a time in them, and no numbers of a counter, or of one behind a mark."""
+        behind = self.low ^ (1 << self.low.bit_length() >> 1)
+        return behind >> 40 > 0 and self.high - self.low > 1000 * self.count
 
     def share(self, numbers: Iterable[int]) -> float:
         """Return which part of some numbers are among these; any number in the range of a large table may be."""
@@ -128,7 +126,6 @@ class Evidence:
 
     Args:
         reads_all: whether to read all rows, or at most LOOKED of each table.
-        keys: columns of unique keys that a map moves: those that lead nowhere number rows.
 
     Attributes:
         samples: of each table, of the first and of the second database.
@@ -137,14 +134,7 @@ class Evidence:
         partly: tables of which not all rows were read.
     """
 
-    def __init__(
-        self,
-        databases: tuple[Database, Database],
-        progress: Progress,
-        *,
-        reads_all: bool = True,
-        keys: Sequence[Where] = (),
-    ) -> None:
+    def __init__(self, databases: tuple[Database, Database], progress: Progress, *, reads_all: bool = True) -> None:
         self.databases, self.reads_all, self.tables = databases, reads_all, databases[0].tables
         self.samples: dict[str, tuple[Sample, Sample]] = {}
         self.ids: dict[Where, tuple[Ids, Ids]] = {}
@@ -164,11 +154,6 @@ class Evidence:
             self.numbers[table.name, column.name] = first, second
             if self.numbers_rows(table, column) and (first or second):
                 self.ids[table.name, column.name] = self._ids(0, table, column), self._ids(1, table, column)
-        for name, key in keys:
-            named = (lead for lead in self.leads(self.numbers[name, key], key, (name, key)) if lead.near)
-            if not any(named) and any(self.numbers[name, key]):
-                table, column = self.tables[name], self.tables[name].columns[key]
-                self.ids[name, key] = self._ids(0, table, column), self._ids(1, table, column)
 
     # --- reading -----------------------------------------------------------------------------------
 
@@ -204,13 +189,18 @@ class Evidence:
             return True
         if column.name == ROWID:
             return not table.primary
-        # a table without a key, whose first column is called an id, with another number in each row
         sample = self.samples[table.name][1]
         values = sample.values(column.name)
         if (table.name, column.name) in self.targets:
             return len(set(values)) * 4 > len(values)
-        is_first = not table.uniques and sample.at.get(column.name) == 0 and column.name.lower().endswith("id")
-        return is_first and len(values) > 1 and len(set(values)) == len(values)
+        if len(values) < 2 or len(set(values)) < len(values):
+            return False
+        # each row has another number: in a key, it is the id if it is called so and counted, else in the first column
+        name, is_first = column.name.lower(), sample.at[column.name] == 0
+        if not table.uniques:
+            return is_first and name.endswith("id")
+        is_own = column.name in table.primary and (name == "id" or stem(name) == stem(table.name))
+        return is_own and max(values) - min(values) < 2 * len(values)
 
     # --- where numbers lead ------------------------------------------------------------------------
 
@@ -231,21 +221,17 @@ class Evidence:
         rank = {lead: (lead.near, lead.where[1] != ROWID, lead.fills, lead.reach) for lead in found}
         return sorted(found, key=lambda lead: rank[lead], reverse=True)
 
-    def led_to_rowid(self, table: str) -> Where | None:
-        """Return a column whose numbers lead to the rowid of a table of SQLite."""
-        for name, column in ((each.name, column) for each in self.tables.values() for column in each.columns.values()):
-            where = (name, column.name)
-            if column.kind == "int" and column.name != ROWID and where not in self.ids:
-                leads = self.leads(self.numbers[where], column.name)
-                if leads and leads[0].where == (table, ROWID):
-                    return where
-        return None
+    @cached_property
+    def leads_of(self) -> dict[Where, list[Lead]]:
+        """Where the numbers of each column lead."""
+        return {where: self.leads(sets, where[1], where) for where, sets in self.numbers.items()}
 
-    def is_after(self, table: str, other: str) -> bool:
-        """Return whether a column of a table is named after another table, and has its ids."""
-        columns = [(table, column.name) for column in self.tables[table].written]
-        leads = (self.leads(self.numbers[where], where[1], where)[:1] for where in columns if where not in self.ids)
-        return any(lead.near == 3 and lead.where[0] == other for found in leads for lead in found)
+    def references(self) -> Iterator[tuple[Where, Lead]]:
+        """Yield the columns of numbers that lead somewhere, but for those that number rows, with the likeliest lead."""
+        for where, leads in self.leads_of.items():
+            is_number = self.tables[where[0]].columns[where[1]].kind == "int"
+            if leads and is_number and where[1] != ROWID and where not in self.ids:
+                yield where, leads[0]
 
     def counted_by(self, table: Table, column: str) -> Where | None:
         """Return whose next numbers a column has: in the only row of its table, or in rows that name the other one."""
@@ -297,8 +283,13 @@ class Evidence:
     @cached_property
     def every(self) -> Two:
         """The ids of all tables."""
-        first, second = (set[int]().union(*(ids[side].values for ids in self.ids.values())) for side in (0, 1))
-        return first, second
+        return _two(set[int]().union(*(ids[side].values for ids in self.ids.values())) for side in (0, 1))
+
+    @cached_property
+    def large(self) -> tuple[int, int]:
+        """The least and the greatest of ids that are no small numbers."""
+        large = [its for ids in self.ids.values() for its in ids if its.low > LARGE]
+        return min((its.low for its in large), default=0), max((its.high for its in large), default=0)
 
     def share_of_any(self, sets: Two) -> float:
         """Return which part of the numbers are ids of any table; 0 if as many would be by chance."""
@@ -351,33 +342,22 @@ class Evidence:
     def packed(self, where: Where) -> tuple[str, Lead] | None:
         """Return which part of numbers are ids, and whose: ids and other numbers were made into one."""
         first, second = self.numbers[where]
-        if not first or not second:
-            return None
-        for shift, bits, least in ((0, "low", 5), (32, "high", 13)):
-            one, other = ({number >> shift & 0xFFFFFFFF for number in side if number >> 32} for side in (first, second))
-            # the high bits of times in milliseconds are few numbers, or these
-            is_time = shift and one | other <= _HIGH_OF_TIMES
-            leads = self.leads((one, other)) if one and other and max(len(one), len(other)) >= least else []
-            if leads and not is_time:
-                return f"{bits} 32 bits", leads[0]
-        is_sparse = max(first) - min(first) > 2 * len(first)
         ends = {tuple(each.high for each in ids) for ids in self.ids.values()}
-        parts = [
-            (f"{by:,}s", [{number // by for number in side} - {0} for side in (first, second)])
-            for by in _FACTORS
-            if is_sparse and (max(first) // by, max(second) // by) in ends
-        ]
-        parts += [
-            (
-                f"remainders by {by:,}",
-                [{number % by for number in side if number > by} - {0} for side in (first, second)],
-            )
-            for by in _ADDED
-            if max(first) > by
-        ]
-        for part, (one, other) in parts:
-            if leads := [lead for lead in self.leads((one, other)) if lead.ends]:
-                return part, leads[0]
+        for by in _DIVISORS if first and second else ():
+            rests, parts = {number % by for number in islice(first, _TRIED)}, list[tuple[str, Two]]()
+            # a time in seconds has one multiple, and some rest
+            are_kinds = not by & (by - 1) or len({number // by for number in islice(first, _TRIED)}) > 1
+            # amounts have any rest
+            is_packed = max(rests) << 8 < by or len(rests) * 4 <= min(len(first), _TRIED, by * 2)
+            if is_packed and (max(first) // by, max(second) // by) in ends:
+                parts.append((f"{by:,}s", _two({number // by for number in side} - {0} for side in (first, second))))
+            if are_kinds and max(rests) << 8 < by and 10**6 <= by <= min(max(first), max(second)):
+                low = _two({number % by for number in side if number > by} - {0} for side in (first, second))
+                parts.append((f"remainders by {by:,}", low))
+            for part, sets in parts:
+                leads = self.leads(sets)
+                if leads and (leads[0].ends or (by >> 32 and max(map(len, sets)) >= _FEW)):
+                    return part, leads[0]
         return None
 
     def halves(self, table: str, low: str, high: str) -> Where | None:
@@ -394,6 +374,11 @@ class Evidence:
         return None
 
 
+def _two(sets: Iterable[set[int]]) -> Two:
+    first, second = sets
+    return first, second
+
+
 def _reach(numbers: set[int], ids: Ids) -> float:
     """Return how much of the range of ids some numbers fill; 0 if too many are none of them."""
     if not numbers:
@@ -401,12 +386,14 @@ def _reach(numbers: set[int], ids: Ids) -> float:
     some = list(islice(numbers, _TRIED))
     if not ids.count or ids.share(some) < _MOST - 0.15 or ids.share(numbers) < _MOST:
         return 0.0
-    return max(0.0, (max(numbers) - ids.low + 1) / (ids.high - ids.low + 1))
+    reach = (max(numbers) - ids.low + 1) / (ids.high - ids.low + 1)
+    # if some are beyond the ids, those of another column are likelier
+    return max(0.0, reach) if reach <= 1 else 0.99
 
 
 def _fit(sets: Two, ids: tuple[Ids, Ids], reach: float) -> tuple[bool, bool]:
     """Return whether numbers end where ids end, and whether they fill most of their range."""
-    count, is_large = max(map(len, sets)), min(its.low for its in ids if its.count) > _LARGE
+    count, is_large = max(map(len, sets)), min(its.low for its in ids if its.count) > LARGE
     fills = all(sets) and ((reach > 0.5 and count >= 8) or is_large)
     pairs = zip(sets, ids, strict=True)
     return fills and all(max(mine) == its.high and len(mine) * 2 >= its.count >= 8 for mine, its in pairs), fills
@@ -422,7 +409,7 @@ def _is_about(row: Sequence[Any], name: str) -> bool:
 
 
 def _touch(mine: Ids, its: Ids) -> bool:
-    gap = _LARGE // 10 if min(mine.low, its.low) > _LARGE else 1
+    gap = LARGE // 10 if min(mine.low, its.low) > LARGE else 1
     return mine.low <= its.high + gap and its.low <= mine.high + gap
 
 

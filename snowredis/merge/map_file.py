@@ -323,11 +323,16 @@ def as_text(the_map: Map, notes: Mapping[str, Sequence[str]], about: Iterable[st
     return "\n".join(lines) + "\n"
 
 
+def family_of(column: str) -> str:
+    """Return what a name has in common with those that differ only in a number at their end."""
+    return re.sub(r"\d+$", "#", column)
+
+
 def families(columns: Iterable[str]) -> list[str]:
     """Return names with those that differ only in a number at their end as one: item0 to item18."""
     groups: dict[str, list[str]] = defaultdict(list)
     for column in columns:
-        groups[re.sub(r"\d+$", "#", column)].append(column)
+        groups[family_of(column)].append(column)
     return [f"{names[0]} to {names[-1]}" if len(names) > 2 else ", ".join(names) for names in groups.values()]
 
 

@@ -21,7 +21,16 @@ from typing import NamedTuple
 from snowredis.core.values import iso_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, parents_first, text_literal, url_of
+from snowredis.merge.databases import (
+    MARK,
+    ForeignKey,
+    Progress,
+    database_errors,
+    is_named_after,
+    parents_first,
+    text_literal,
+    url_of,
+)
 from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Tables
 from snowredis.merge.evidence import Evidence
@@ -173,7 +182,7 @@ class _Run:
         problems = [*choose_offsets(translation), *unfit_values(translation)]
         for found in (translation.find_pairs, lambda: clashes(translation)):
             problems += [] if problems else found()
-        evidence = Evidence((self.first, self.second), self.progress, reads_all=False, keys=self._moved_keys())
+        evidence = Evidence((self.first, self.second), self.progress, reads_all=False)
         looked = list(_doubts(translation, evidence))
         problems += [f"[{doubt.table}] {doubt.text}" for doubt in looked if doubt.is_strong]
         if problems:
@@ -186,17 +195,6 @@ class _Run:
             doubts=looked,
             partly=evidence.partly,
         )
-
-    def _moved_keys(self) -> list[tuple[str, str]]:
-        """Return the columns of unique keys that the map moves, and that are no foreign key."""
-        found = list[tuple[str, str]]()
-        for name in self.names:
-            table, ids = self.first.tables[name], self.map.tables[name].lists.get("id", [])
-            keys, refer = (
-                {c for key in keys for c in key} for keys in (table.uniques, [k.columns for k in table.foreign_keys])
-            )
-            found += [(name, column) for column in ids if column in keys - refer]
-        return found
 
     # --- rows --------------------------------------------------------------------------------------
 
@@ -455,9 +453,23 @@ def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
             yield _doubt(name, rule, cure, reasons, is_strong=False)
 
 
+def _of_matched(case: Case, rule: str) -> tuple[str, bool] | None:
+    """Return the table with match whose ids a column seems to have, and whether hardly another table is meant."""
+    leads, matched = case.leads, case.tables.matched
+    nearest = [lead for lead in leads if lead.near == leads[0].near]
+    is_open = case.where not in case.evidence.ids and (rule == "id" or (case.is_named and not case.is_listed))
+    for lead in nearest:
+        is_best = is_open and all(each.reach * 1.5 < lead.reach for each in nearest if each != lead)
+        is_matched = matched.get(lead.where[0], ("",))[0] == lead.where[1]
+        if is_matched and (lead.near > 1 or is_best):
+            return lead.where[0], lead.near == 3 or (rule == "id" and len(nearest) == 1)
+    named = (name for name in matched if is_named_after(case.name, name))
+    return next(((name, False) for name in named if not leads or leads[0].near < 3), None)
+
+
 def _against(translation: Translation, case: Case, rule: str) -> _Against | None:
     name, column = case.where
-    target, is_only = (case.of_matched(rule) if rule in ("id", "keep") else None) or ("", False)
+    target, is_only = (_of_matched(case, rule) if rule in ("id", "keep") else None) or ("", False)
     if target and (number := translation.matched_in(name, column, target)):
         why = f"{number:,} of its values are ids of rows of {target} that stay away (match)"
         return _Against(why, f'write of.{column} = "{target}"', is_only)

@@ -341,8 +341,8 @@ def test_keys_of_several_columns_that_move_are_ids_of_others(two: Two, merging: 
         for s in "AB"
     }
     urls = two("sqlite", tables, rows["A"], rows["B"])
-    moved = ('rows = "?"\nkeep = ["realm", "id", "name"]', 'rows = "copy"\nid = ["id"]\nkeep = ["realm", "name"]')
-    assert "[pet] hero_id is in keep, and ids of hero.id: move what is an id to id" in merging(urls, moved).out
+    kept = ('id   = ["hero_id"]\nkeep = ["name"]', 'keep = ["hero_id", "name"]')
+    assert "[pet] hero_id is in keep, and ids of hero.id: move what is an id to id" in merging(urls, kept).out
 
 
 def test_doubts_about_one_table_are_one_line_with_the_list_that_settles_them(two: Two, merging: Cli) -> None:
