@@ -114,7 +114,7 @@ class PoolNotFound(SnowredisError):
             there = f" (pools there: {', '.join(self.others[:_MAX_NAMED]) or 'none'}{more})"
         return (
             f"there is no pool {self.pool!r} in {f'Redis at {self.where}' if self.where else 'this Redis'}{there}. "
-            f"Check the name and the database number, or create it with: snowredis pool create {self.pool}"
+            f"Check the name and the database number; or, if it is new, create it: snowredis pool create {self.pool}"
         )
 
 

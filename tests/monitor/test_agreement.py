@@ -295,6 +295,21 @@ def test_a_worker_whose_last_call_was_refused_makes_no_ids(clock: ManualClock, m
     assert WorkerPool(memory, "test").workers()[0].state == "alive"
 
 
+def test_a_worker_that_had_no_ids_in_an_outage_has_them_with_the_first_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    it = Watched(monkeypatch, outage_reserve_ms=0)
+    it.create()
+    it.ids.next_id()
+    it.away = True
+    it.clock.advance(TTL_MS + 1_000)
+    with pytest.raises(snowredis.LeaseExpired):
+        it.ids.next_id()
+    it.away = False
+    it.ids._beat()
+    (seen,) = it.view.workers()
+    assert (seen.state, it.ids.ready) == ("alive", True)
+    it.ids.close()
+
+
 def test_a_reply_that_stalls_is_no_wrong_clock(clock: ManualClock, memory: MemoryPool) -> None:
     ids = memory.connect(ttl=2)
     ids.next_id()

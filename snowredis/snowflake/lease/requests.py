@@ -216,11 +216,13 @@ class LeaseManager:
         held = self.held
         if held is None:
             return False
+        # errors since a renewal without a reply are over with the reply
+        refused = "" if held.pending_renewal_id else self._context.refusals.current(stats.ids_made)
         if not held.pending_renewal_id:
             held = held._replace(pending_renewal_id=self._fresh_name())
             self.slot.hold(held, stats)
         sent_s = self._clock.monotonic()
-        owner = self._owner(taken_ms=held.taken_ms, refused=self._context.refusals.current(stats.ids_made))
+        owner = self._owner(taken_ms=held.taken_ms, refused=refused)
         now_ms, pending = self._context.now_ms(), held.pending_renewal_id
         request = RenewRequest(self.view.seen, now_ms, held.token, owner, held.terms, pending, stats)
         self._guard.check()
