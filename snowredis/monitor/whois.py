@@ -196,9 +196,10 @@ def _verdict(
     is_ordinary: bool,
 ) -> Verdict:
     """Return the verdict. *now*: the present record of the worker id; *end*: how the lease of *maker* ended."""
+    now_until_ms = 0 if now is None else now.until_ms if is_ordinary else max(now.until_ms, now.outage_until_ms)
     if now is not None and now.state != "released":
         is_other = maker is None or (0 < now.owner.taken_ms <= tick_ms and now.owner.name != maker.event.owner.name)
-        if is_other and max(now.from_ms, now.owner.taken_ms) <= tick_ms < max(now.until_ms, now.outage_until_ms):
+        if is_other and max(now.from_ms, now.owner.taken_ms) <= tick_ms < now_until_ms:
             return now, "probable", "it has the worker id now; its claim is not among the events"
     if maker is None:
         return None, "unknown", doubt or _NOBODY
@@ -212,7 +213,7 @@ def _verdict(
         until_ms = end.until_ms if is_ordinary else max(end.until_ms, outage_ms)
         lease = end.lease(_ENDS[end.kind])
     elif now is not None and now.owner.name == event.owner.name:
-        lease, until_ms = now, max(now.until_ms, now.outage_until_ms)
+        lease, until_ms = now, now_until_ms
     if tick_ms >= until_ms:
         return None, "unknown", doubt or _NOBODY
     if not maker.is_claim:

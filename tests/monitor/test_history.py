@@ -257,6 +257,11 @@ def test_an_outage_lane_says_nothing_of_the_other_lanes_of_a_lease_whose_claim_i
     assert asked(events, 1_230_999) == ("certain", "anna")
     assert asked(events, 1_231_000) == ("unknown", "")
     assert asked(events, 1_231_000, lane=3) == ("probable", "anna")
+    # nor in its record, of a server that has forgotten what came after it, and has run no script yet
+    now = record("anna", 0, 1_231_000)._replace(outage_from_ms=1_240_000, outage_until_ms=80_000_000)
+    past = past_of(now_ms=1_320_000, records={7: now})
+    assert asked(events[:3], 1_231_000, past=past) == ("unknown", "")
+    assert asked(events[:3], 1_250_000, lane=3, past=past) == ("probable", "anna")
 
 
 def test_a_lease_that_was_taken_over_has_two_holdings_one_after_the_other() -> None:
