@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis import errors
 from snowredis.errors import *  # noqa: F403 - a list of their names is in errors.__all__
-from snowredis.process import VERSION
+from snowredis.process import LOADING, VERSION
 
 # takes the system's functions of time before a test replaces them, as freezegun does: loaded at the first id, it would
 # keep those of the test for ever
@@ -85,12 +85,13 @@ __all__ = ["__version__", *_MODULE_OF, *_MODULES, *errors.__all__]  # noqa: PLE0
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name in _MODULE_OF:
-        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-    elif name in _MODULES:
-        value = importlib.import_module(f"snowredis.{name}")
-    else:
-        raise AttributeError(f"module 'snowredis' has no attribute {name!r}")
+    with LOADING:
+        if name in _MODULE_OF:
+            value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+        elif name in _MODULES:
+            value = importlib.import_module(f"snowredis.{name}")
+        else:
+            raise AttributeError(f"module 'snowredis' has no attribute {name!r}")
     globals()[name] = value
     return value
 

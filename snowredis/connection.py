@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from snowredis.core.lanes import LONG_WAIT_MS, ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutError
+from snowredis.process import LOADING
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.log import log
 from snowredis.settings import SETTINGS, Server, Settings, check_settings, settings_of_process
@@ -97,8 +98,10 @@ def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
     if max_wait_ms is None:
         max_wait_ms = LONG_WAIT_MS if policy == "wait" else ClockRules().max_wait_ms
     rules = ClockRules(policy=policy, max_wait_ms=max_wait_ms, max_ahead_ms=used["max_ahead_ms"])
+    with LOADING:
+        store = open_store(url, used)
     return SnowflakeGenerator(
-        open_store(url, used),
+        store,
         clock=clock,
         rules=rules,
         # ids of a test are the same in every run

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 # the settings that mean the same for every kind of ids, and their variables
 _SHARED = ("url", "min_replicas")
 _VARIABLES = tuple(f"{PREFIX}{name.upper()}" for name in _SHARED)
-# scheme -> a URL whose client needs the same modules
-_LIKE = {"sentinel": "sentinel://localhost/master/0", "cluster": "cluster://localhost"}
 
 
 class _Source:
@@ -213,9 +211,8 @@ def preload() -> None:
     from snowredis.snowflake.protocol import redis_store
     from snowredis.snowflake.protocol.open import open_server
 
-    # redis-py imports more when a client is made. Another thread that does so at a fork blocks the child for ever
-    scheme = str(_sources[-1].configured.get("url") or os.environ.get(_VARIABLES[0])).partition(":")[0]
-    open_server(_LIKE.get(scheme, DEFAULT_URL), 0)
+    # redis-py imports more when a client is made
+    open_server(DEFAULT_URL, 0)
     for name in ("claim", "renew", "release"):
         redis_store.load(name)
 

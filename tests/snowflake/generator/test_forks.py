@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from snowredis.snowflake.upkeep.heartbeat import Heartbeat
 from snowredis.worker_pool import WorkerPool
 from tests.support.pools import new_pool
 from tests.support.ports import free_port
-from tests.support.programs import run
+from tests.support.programs import in_background, run
 from tests.support.servers import RedisServer, redis_server
 
 
@@ -56,7 +57,7 @@ def test_a_heartbeat_that_a_child_inherits_ends_there() -> None:
     assert (len(beats), abandoned) == (2, [])
 
 
-@pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure", "sync", "gevent", "sentinel", "cluster"])
+@pytest.mark.parametrize("how", ["rq", "celery", "preload", "configure", "sync", "gevent"])
 def test_a_process_that_forks_imports_what_a_claim_needs_unless_its_children_may_patch_it(
     tmp_path: Path, how: str
 ) -> None:
@@ -70,3 +71,10 @@ def test_a_process_that_forks_imports_what_a_claim_needs_unless_its_children_may
         assert {"asyncio", "redis"} <= set(imported)
     else:
         assert imported == []
+
+
+def test_children_that_are_forked_while_threads_load_the_package_make_ids(tmp_path: Path, server: RedisServer) -> None:
+    new_pool(server.url, "storm")
+    command = [sys.executable, "-m", "tests.snowflake.generator.programs.forks_while_loading", server.url, "storm"]
+    with in_background(command, tmp_path / "log") as process:
+        assert process.wait(60) == 0

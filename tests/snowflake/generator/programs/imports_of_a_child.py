@@ -1,7 +1,7 @@
 """Print which modules a forked child imports for its first id: HOW URL POOL.
 
 HOW: the name of an integration, which the parent imports, of a function that it calls, or of a kind of workers whose
-parent, gunicorn's arbiter, it is; or of servers that fail over, where the child only makes a generator.
+parent, gunicorn's arbiter, it is.
 """
 
 import importlib
@@ -12,10 +12,7 @@ from types import SimpleNamespace
 import snowredis
 
 how, url, pool = sys.argv[1:4]
-if how in ("sentinel", "cluster"):
-    url = {"sentinel": "sentinel://127.0.0.1:1/master/0", "cluster": "cluster://127.0.0.1:1"}[how]
-    os.environ["SNOWREDIS_URL"] = url
-if how in ("preload", "sentinel", "cluster"):
+if how == "preload":
     snowredis.preload()
 elif how == "configure":
     snowredis.configure(url=url, pool=pool)
@@ -34,10 +31,7 @@ else:
 before = set(sys.modules)
 if not os.fork():
     snowredis.configure(url=url, pool=pool)
-    if how in ("sentinel", "cluster"):
-        snowredis.connect()
-    else:
-        snowredis.next_id()
+    snowredis.next_id()
     print(*sorted(set(sys.modules) - before), flush=True)
     snowredis.close()
     os._exit(0)
