@@ -55,6 +55,22 @@ def test_every_file_that_a_page_names_exists() -> None:
             assert (ROOT / name).exists(), (page, name)
 
 
+@pytest.mark.parametrize("page", ["docs/contributing.md", "docs/explanation/architecture.md"])
+def test_the_files_and_names_that_a_page_says_to_change_are_there(page: str) -> None:
+    text = " ".join(PAGES[page].read_text("utf-8").split())
+    files = [path for folder in ("snowredis", "tests", "scripts") for path in (ROOT / folder).rglob("*.*")]
+
+    def has(file: str, name: str = "") -> bool:
+        paths = [path for path in files if str(path).endswith(f"/{file}")]
+        return any(re.search(rf"\b{name}\b", path.read_text("utf-8")) for path in paths)
+
+    missing = {file for file in re.findall(r"`([\w/]+\.(?:py|lua|js|c|tla))`", text) if not has(file)}
+    # "`a`, `b()` and `c` in `folder/file.lua`"
+    for names, file in re.findall(r"((?:`\w+(?:\(\))?`(?:, | and | ))+)(?:in|of) `([\w/]+\.(?:py|lua))`", text):
+        missing |= {(file, name) for name in re.findall(r"`(\w+)", names) if not has(file, name)}
+    assert not missing, "say where it is now"
+
+
 def test_every_diagram_has_a_picture() -> None:
     for page, path in PAGES.items():
         for diagram in diagrams.diagrams_in(path.read_text("utf-8")):
