@@ -11,13 +11,12 @@ none within 5 s starts all the same, and goes on trying (claims.py). Without arg
 snowredis.testing.use(), it is the generator of the process, the one of ``snowredis.next_id()``.
 
 Adapters for serverless, such as Mangum, start and end the application at each call: from the second start on, the
-generator stays open until the process ends, or no application of this lifespan has run for a ttl.
+generator stays open until the process ends.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -75,10 +74,7 @@ class _Held:
     def __init__(self, connect: Callable[[], IdGenerator[Any]] | None) -> None:
         self._connect = connect
         self._ids: IdGenerator[Any] | None = None
-        self._starts = self._running = 0
-        self._idle_since_s = 0.0
-        # a thawed process starts the application while this thread wakes up
-        self._lock, self._closer = threading.Lock(), threading.Thread()
+        self._starts, self._lock = 0, threading.Lock()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[IdGenerator[Any]]:
@@ -87,29 +83,13 @@ class _Held:
             # by a test, which closes it
             yield await in_thread(process_generator)
             return
-        self._starts, self._running = self._starts + 1, self._running + 1
+        self._starts += 1
         try:
-            # another thread takes longer than the rest of a call
-            leased = self._leased()
-            yield await in_thread(self._claimed) if leased is None else leased
+            yield await in_thread(self._claimed)
         finally:
-            self._running, self._idle_since_s = self._running - 1, time.monotonic()
+            # a server may skip Python's exit handlers: there may be no later moment
             if self._starts == 1:
-                # a server may skip Python's exit handlers: there may be no later moment
                 await in_thread(self._close)
-            elif not self._closer.is_alive():
-                self._closer = threading.Thread(target=self._close_if_idle, name="snowredis-idle", daemon=True)
-                self._closer.start()
-
-    def _leased(self) -> IdGenerator[Any] | None:
-        """Return the generator if it has a worker id already."""
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            ids = self._ids
-            return None if ids is None or ids.closed or getattr(ids, "lease", None) is None else ids
-        finally:
-            self._lock.release()
 
     def _claimed(self) -> IdGenerator[Any]:
         with self._lock:
@@ -118,15 +98,6 @@ class _Held:
                 ids = self._ids = process_generator() if self._connect is None else self._connect()
         claim_within(CLAIM_TIMEOUT_S, [ids])
         return ids
-
-    def _close_if_idle(self) -> None:
-        left_s = ttl_s = getattr(self._ids, "ttl_ms", 0) / 1000
-        while left_s > 0:
-            time.sleep(left_s)
-            with self._lock:
-                left_s = ttl_s if self._running else ttl_s - (time.monotonic() - self._idle_since_s)
-                if left_s <= 0:
-                    self._close()
 
     def _close(self) -> None:
         if self._connect is None:

@@ -125,17 +125,10 @@ class MetricFiles:
 
 def directory_problem() -> str:
     """Return why this process cannot write to PROMETHEUS_MULTIPROC_DIR; "" if it can."""
-    text = os.environ.get(VARIABLE, "")
-    path = Path(text)
-    if not text:
-        return "it is empty. Name a directory"
-    if not path.exists():
-        return f"{text} does not exist. Create it before the processes start"
-    if not path.is_dir():
-        return f"{text} is not a directory"
-    if not os.access(path, os.W_OK | os.X_OK):
-        return f"{text} cannot be written to by this process"
-    return ""
+    path = os.environ.get(VARIABLE, "")
+    if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK):
+        return ""
+    return f"{path!r} is no directory that this process can write to. Create it before the processes start"
 
 
 def forget_dead_processes(directory: Path) -> None:
@@ -143,9 +136,6 @@ def forget_dead_processes(directory: Path) -> None:
 
     child_exit of gunicorn is the usual place for it, if somebody has written that hook.
     """
-    if not hasattr(os, "fork"):
-        # on Windows, os.kill() ends the process that it is to look for
-        return
     for path in directory.glob("gauge_live*_*.db"):
         pid = path.stem.rpartition("_")[2]
         try:

@@ -184,13 +184,14 @@ def parse_query(query: bytes, *known: str) -> dict[str, str]:
     return {name: texts[0] for name, texts in values.items()}
 
 
-def parse_count(query: Mapping[str, str], name: str = "count") -> int:
-    """Return how many ids or workers are requested, MAX_COUNT at most. Raises HttpProblem."""
+def parse_whole(query: Mapping[str, str], name: str, lowest: int = 1, highest: int = MAX_COUNT) -> int:
+    """Return the number *name*: how many ids or workers are requested, or a worker id. Raises HttpProblem."""
     text = query.get(name, "")
     # the length first: int() is slow for megabytes of digits
-    if text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= MAX_COUNT:
+    if text.isascii() and text.isdecimal() and len(text) < 10 and lowest <= int(text) <= highest:
         return int(text)
-    raise HttpProblem(400, "BadCount", f"{name} must be a whole number from 1 to {MAX_COUNT}, not {text[:40]!r}")
+    detail = f"{name} must be a whole number from {lowest} to {highest}, not {text[:40]!r}"
+    raise HttpProblem(400, f"Bad{name.capitalize()}", detail)
 
 
 def parse_media_type(headers: Headers) -> str:
@@ -204,14 +205,6 @@ def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, 
         raise errors.InvalidId(f"the text of an id has {MAX_ID_TEXT} characters at most, not {len(text)}")
     form = query["form"][:20] if "form" in query else None
     return parse_user_id(text, layout, form=form)
-
-
-def parse_worker(query: Mapping[str, str]) -> int | None:
-    """Return the worker id whose events are requested; None: all. Raises HttpProblem."""
-    worker = query.get("worker")
-    if worker is not None and not (re.fullmatch(r"0|[1-9]\d{0,6}", worker, re.ASCII) and int(worker) <= MAX_WORKER_ID):
-        raise HttpProblem(400, "BadWorker", f"worker must be a worker id up to {MAX_WORKER_ID}, not {worker[:40]!r}")
-    return int(worker) if worker is not None else None
 
 
 _COMMON_HEADERS = {

@@ -107,7 +107,7 @@ class Routes:
         text = query.get("filter", "").lower()
         if len(text) > messages.MAX_FILTER:
             raise HttpProblem(400, "BadFilter", f"a filter may have {messages.MAX_FILTER} characters at most")
-        limit = messages.parse_count(query, "limit") if "limit" in query else None
+        limit = messages.parse_whole(query, "limit") if "limit" in query else None
         report = await pool.answers.get("report", lambda: report_of(pool.monitor()))
         answer = await pool.answers.get(("workers", text, limit), lambda: part_of(report, text, limit))
         return _shared(request, answer)
@@ -117,7 +117,8 @@ class Routes:
 
     async def _events(self, request: Request) -> Response:
         query = _query(request, "pool", "worker")
-        pool, worker = self.pools.find(query), messages.parse_worker(query)
+        worker = messages.parse_whole(query, "worker", 0, messages.MAX_WORKER_ID) if "worker" in query else None
+        pool = self.pools.find(query)
         make = lambda: answer_of({"pool": pool.name, "events": _events_of(pool.monitor(), worker)})  # noqa: E731
         return _shared(request, await pool.answers.get(("events", worker), make))
 

@@ -206,7 +206,7 @@ class Service:
         if media_type == messages.BINARY and source.makes_text:
             detail = f"ids of {source.name!r} are text, and cannot be packed"
             raise HttpProblem(406, "NotAcceptable", detail)
-        ids = await source.make_ids(1 if one else messages.parse_count(query))
+        ids = await source.make_ids(1 if one else messages.parse_whole(query, "count"))
         self.counts.count_ids(source.name, len(ids))
         await messages.send_body(send, messages.encode_ids(ids, media_type, one=one), media_type=media_type)
 

@@ -146,19 +146,6 @@ def test_a_lease_outlives_the_lifespans_of_an_adapter_for_serverless(here: dict[
     assert (pool.info().claims, leased(here)) == (2, 1)
 
 
-def test_an_application_that_is_idle_for_a_ttl_releases_its_worker_id(server: RedisServer) -> None:
-    new_pool(server.url, "idle", ttl=1)
-    here: dict[str, Any] = {"url": server.url, "pool": "idle", "ttl": 1}
-    app = app_with(lifespan=lifespan(**here))
-    for _ in range(2):
-        with TestClient(app):
-            pass
-    assert leased(here) == 1
-    eventually(lambda: leased(here) == 0, "the release", 30)
-    with TestClient(app) as client:
-        assert client.get("/id").status_code == 200
-
-
 def test_the_ids_of_a_test_are_those_of_the_application_whatever_its_settings_are() -> None:
     app = app_with(lifespan=lifespan("redis://127.0.0.1:1/0", pool="orders"))
     with use(snowredis.connect(memory_pool(clock=ManualClock()))):

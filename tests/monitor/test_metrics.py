@@ -207,17 +207,15 @@ def test_a_bad_directory_costs_the_metrics_and_neither_ids_nor_worker_ids(
     done = warm.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     # once, in the parent; its child knows
-    assert done.stderr.count("missing does not exist") == 1
+    assert done.stderr.count("missing' is no directory that") == 1
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
     assert snowredis.WorkerPool(server.url, pool).workers() == []
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"), [("later", "later does not exist"), ("file", "file is not a directory"), ("", "it is empty")]
-)
+@pytest.mark.parametrize("name", ["later", "file", ""])
 def test_metrics_are_written_as_soon_as_the_directory_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     from snowredis.integrations import prometheus
 
@@ -228,7 +226,7 @@ def test_metrics_are_written_as_soon_as_the_directory_is_there(
     written: list[int] = []
     monkeypatch.setattr(metrics, "_write_all", lambda: written.append(1))
     metrics.update()
-    assert (written, caplog.text.count(reason)) == ([], 1)
+    assert (written, caplog.text.count(f"{name}' is no directory that this process can write to")) == ([], 1)
     (tmp_path / "later").mkdir()
     metrics.update()
     assert written == [1] * (name == "later")
