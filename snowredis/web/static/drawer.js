@@ -5,9 +5,10 @@ import { get, info, LETTERS, linkTo, now, ownerText, route, state, stateOf } fro
 const MEANINGS = { alive: "alive", silent: "silent: it hangs, was killed, or cannot reach Redis", "no-ids": "it gets no ids", unknown: "unknown: its heartbeats cannot be seen now", expired: "expired: its lease ended without a release", died: "died: another process found it dead" };
 
 export function eventRow(event, withWorker = true) {
-  const worker = event.worker === null ? "the pool" : element("a", { href: linkTo("worker", event.worker) }, `worker ${event.worker}`);
+  // what happened to the pool has no worker id
+  const worker = withWorker && event.worker !== null ? [element("a", { href: linkTo("worker", event.worker) }, `worker ${event.worker}`), " "] : [];
   return element("li", {}, timeNode(event.at), element("span", { class: `kind k-${/^[a-z-]+$/.test(event.kind) ? event.kind : ""}` }, event.kind),
-    element("span", { class: "what" }, ...(withWorker ? [worker, " "] : []), [ownerText(event), event.text].filter(Boolean).join(": ")));
+    element("span", { class: "what" }, ...worker, [ownerText(event), event.text].filter(Boolean).join(": ")));
 }
 
 // worker id that is shown; its events, and those of the pool at that time; where the focus goes when it closes
