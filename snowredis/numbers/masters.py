@@ -155,7 +155,7 @@ class Masters:
         for index in sorted(from_next, key=lambda index: self.all[index].away_until_s > now_s):
             master = self.all[index]
             try:
-                granted = master.take(size)
+                granted: GrantedNumbers = master.take(size)
             except (NumbersClosed, NumbersExhausted, StoreUnavailable) as error:
                 master.away_until_s = self._clock.monotonic() + AWAY_S
                 self.counts.failures += 1
@@ -166,8 +166,7 @@ class Masters:
             master.away_until_s, master.granted, self._next = 0.0, granted, index + 1
             self._steps.fetched(granted.count, self._clock.monotonic())
             self.counts.segments += 1
-            numbers: range = granted.numbers
-            return numbers
+            return granted.numbers
         # closed, else away, else exhausted
         raise min(errors, key=lambda error: (isinstance(error, NumbersExhausted), isinstance(error, StoreUnavailable)))
 

@@ -79,15 +79,12 @@ class SegmentGenerator(GeneratorBase[int]):
         self._published = 0
         self._masters = Masters(self._stores, steps, self.counts, clock)
         self._new_locks()
-        self._buffer = self._new_buffer()
+        self._buffer = Buffer(self._masters.fetch, clock)
         guard.reset_in_child(self)
 
     def _new_locks(self) -> None:
         # reentrant; the second one is held while numbers are taken, where range iterators are not atomic
         self._lock, self._taking = threading.RLock(), threading.RLock()
-
-    def _new_buffer(self) -> Buffer:
-        return Buffer(self._masters.fetch, self._clock)
 
     # --- state -------------------------------------------------------------------------------------
 
@@ -241,7 +238,7 @@ class SegmentGenerator(GeneratorBase[int]):
 
     def _drop_all(self) -> Buffer:
         """Use nothing of what is at hand, or under way. Returns the buffer that is void."""
-        old, self._buffer = self._buffer, self._new_buffer()
+        old, self._buffer = self._buffer, Buffer(self._masters.fetch, self._clock)
         old.is_void = True
         # what is published later, by a caller that this interrupted, is dropped by that caller
         numbers, _ = self._block
@@ -299,8 +296,7 @@ def open_generator(url: Any = None, **settings: Any) -> SegmentGenerator:
 
     defaults = {name: setting.default for name, setting in SEGMENT_SETTINGS.items()}
     used, url = defaults | check_settings(settings, SEGMENT_SETTINGS, " of segments"), required_url(url)
-    servers = servers_of(url)
-    stores = [open_tag_store(server, used["tag"], min_replicas=used["min_replicas"]) for server in servers]
+    stores = [open_tag_store(server, used["tag"], min_replicas=used["min_replicas"]) for server in servers_of(url)]
     places = [store.where if store.where != "memory" else id(store) for store in stores]
     if not stores or len(set(places)) < len(places):
         raise ConfigError(
