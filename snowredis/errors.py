@@ -24,20 +24,9 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 __all__ = [
-    "ClockMovedBack",
-    "ClockSkewed",
-    "ConfigError",
-    "GeneratorClosed",
-    "InvalidId",
-    "LayoutError",
-    "LayoutMismatch",
-    "LeaseExpired",
-    "LeaseLost",
-    "PoolExhausted",
-    "PoolNotFound",
-    "SnowredisError",
-    "StoreUnavailable",
-]
+    "ClockMovedBack", "ClockSkewed", "ConfigError", "GeneratorClosed", "InvalidId", "LayoutError", "LayoutMismatch",
+    "LeaseExpired", "LeaseLost", "PoolExhausted", "PoolNotFound", "SnowredisError", "StoreUnavailable",
+]  # fmt: skip
 
 # environment variables begin with it
 PREFIX = "SNOWREDIS_"

@@ -245,8 +245,7 @@ def _next_of(generator: IdGenerator[Any]) -> Any:
 
 def next_ids(count: int) -> list[int]:
     """Make *count* ids with the generator of this process. See SnowflakeGenerator.next_ids()."""
-    ids: list[int] = process_generator().next_ids(count)
-    return ids
+    return _sources[-1].generator().next_ids(count)
 
 
 async def anext_id() -> int:
@@ -257,11 +256,10 @@ async def anext_id() -> int:
 
 async def anext_ids(count: int) -> list[int]:
     """Make *count* ids with the generator of this process. See SnowflakeGenerator.anext_ids()."""
-    ids: list[int] = await (await _aprocess_generator()).anext_ids(count)
-    return ids
+    return await (await _aprocess_generator()).anext_ids(count)
 
 
-async def _aprocess_generator() -> Any:
+async def _aprocess_generator() -> IdGenerator[Any]:
     generator = _sources[-1].generators.get("generator")
     return generator if generator is not None else await in_thread(process_generator)
 

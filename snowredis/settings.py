@@ -220,29 +220,22 @@ URL_SETTING = Setting(
 class CommonSettings(TypedDict, total=False):
     """The settings that most people use, besides the URL."""
 
-    pool: Annotated[str | None, _setting(
-        POOL_NAME, None, "SNOWREDIS_POOL",
+    pool: Annotated[str | None, _setting(POOL_NAME, None, "SNOWREDIS_POOL",
         "the set of worker ids: processes that must not repeat each other's ids use the same; letters, digits, _ . -")]
-    layout: Annotated["Layout | str | None", _setting(
-        ANYTHING, None, "41/0/2/10/10",
+    layout: Annotated["Layout | str | None", _setting(ANYTHING, None, "41/0/2/10/10",
         "how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`", of_pool=True)]
-    datacenter: Annotated[Datacenter, _setting(
-        DATACENTER, 0, "0",
+    datacenter: Annotated[Datacenter, _setting(DATACENTER, 0, "0",
         "value of the layout's datacenter bits; `auto`: the number that `snowredis pool create "
         "NAME --datacenter auto` gave to this pool", of_pool=True)]
-    ttl: Annotated[float, _setting(
-        SECONDS, 30.0, "30 s",
+    ttl: Annotated[float, _setting(SECONDS, 30.0, "30 s",
         "how long a lease and a reservation last without a heartbeat; a heartbeat is sent every ttl / 3, with "
         "a long failover_slack every ttl / 6", of_pool=True)]
-    label: Annotated[str, _setting(
-        TEXT, "", "none",
+    label: Annotated[str, _setting(TEXT, "", "none",
         "name of this process, shown to people who look at the pool; at most 100 characters")]
-    durability: Annotated[Durability, _setting(
-        one_of(Durability), "detect", "detect",
+    durability: Annotated[Durability, _setting(one_of(Durability), "detect", "detect",
         "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, "
         "which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits", of_pool=True)]
-    claim_timeout: Annotated[float, _setting(
-        TIMEOUT, 10.0, "10 s",
+    claim_timeout: Annotated[float, _setting(TIMEOUT, 10.0, "10 s",
         "how long to wait for a worker id while the pool is full or Redis does not reply in time, before "
         "`PoolExhausted` or `StoreUnavailable` is raised; calls of one generator share this time, so that only the "
         "first of them waits for all of it")]
@@ -251,43 +244,33 @@ class CommonSettings(TypedDict, total=False):
 class Settings(CommonSettings, total=False):
     """The keyword arguments of connect(): the common ones, and these, which are rarely needed."""
 
-    fields: Annotated[Mapping[str, int] | None, _setting(
-        FIELDS, None, "none",
+    fields: Annotated[Mapping[str, int] | None, _setting(FIELDS, None, "none",
         "values of the parts of the datacenter bits that the layout names, instead of `datacenter`", of_pool=True)]
 
-    max_clock_lead: Annotated[float | None, _setting(
-        SECONDS, None, "ttl / 12",
+    max_clock_lead: Annotated[float | None, _setting(SECONDS, None, "ttl / 12",
         "how far a host's clock may be ahead of the Redis clock before its reservations get shorter", of_pool=True)]
-    failover_slack: Annotated[float | None, _setting(
-        SECONDS, None, "ttl / 12; 15 s more under Sentinel and Cluster",
+    failover_slack: Annotated[float | None, _setting(SECONDS, None, "ttl / 12; 15 s more under Sentinel and Cluster",
         "how far the clocks of two Redis servers may differ, plus how long a deposed master may go on answering; set "
         "it for any other address that moves in a failover: a DNS name, a Kubernetes Service, ElastiCache",
         of_pool=True)]
-    outage_reserve: Annotated[float | None, _setting(
-        SECONDS, None, "24 h with two backup bits or more, else 0",
+    outage_reserve: Annotated[float | None, _setting(SECONDS, None, "24 h with two backup bits or more, else 0",
         "for how long the highest namespace is reserved: processes go on in it while Redis is unavailable; 0: not at "
         "all, as with `embedded://`", of_pool=True)]
-    min_replicas: Annotated[MinReplicas, _setting(
-        REPLICAS, 0, "0",
+    min_replicas: Annotated[MinReplicas, _setting(REPLICAS, 0, "0",
         "how many replicas must have each claim and renewal before it counts, or `all`: every replica that was ever "
         "seen connected, at least one")]
-    clock_policy: Annotated[ClockPolicy, _setting(
-        one_of(ClockPolicy), "backup", "backup",
+    clock_policy: Annotated[ClockPolicy, _setting(one_of(ClockPolicy), "backup", "backup",
         "what to do when the clock goes back by more than max_wait_ms: `backup`: use another namespace, else another "
         "worker id; `wait`: raise `ClockMovedBack`")]
-    max_wait_ms: Annotated[int | None, _setting(
-        MS, None, "10; 5,000 with `wait`",
+    max_wait_ms: Annotated[int | None, _setting(MS, None, "10; 5,000 with `wait`",
         "the longest step back of the clock that is waited for")]
-    max_ahead_ms: Annotated[int, _setting(
-        MS, 0, "0",
+    max_ahead_ms: Annotated[int, _setting(MS, 0, "0",
         "how far ids may run ahead of the clock: after it went back, and when a tick's sequence is exhausted; 0: wait "
         "for the next tick")]
-    sequence_start: Annotated[SequenceStart, _setting(
-        one_of(SequenceStart), "spread", "spread; zero on a test clock",
+    sequence_start: Annotated[SequenceStart, _setting(one_of(SequenceStart), "spread", "spread; zero on a test clock",
         "first sequence of a tick: `spread`: any, so that `id % shards` is spread evenly for quiet services, too (0 if "
         "a tick lasts over 10 ms); or `zero`")]
-    clock: Annotated["Clock | None", _setting(
-        ANYTHING, None, "the system's",
+    clock: Annotated["Clock | None", _setting(ANYTHING, None, "the system's",
         "for tests: a snowredis.testing.ManualClock")]
 # fmt: on
 

@@ -83,11 +83,9 @@ def to_json(value: Any) -> Any:
     Dataclasses and named tuples become objects, a layout its spec, an enum its value, and a float that is not finite
     null. Of any other type the text is shown.
     """
-    if value is None or isinstance(value, bool):
-        return value
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, str | int):
+    if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None

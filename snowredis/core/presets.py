@@ -11,89 +11,61 @@ from snowredis.errors import ConfigError, nearest, shown
 
 # name -> spec, and its source
 _PRESETS: dict[str, tuple[str, str]] = {
-    "default": (
-        "41/0/2/10/10",
-        "snowredis' own: 1,024 workers, 1,024 ids a ms each, four namespaces for clocks that go back, "
-        "since 2025-01-01T00:00:00Z.",
-    ),
-    "twitter": (
-        "41/5/0/5/12;epoch_ms=1288834974657",
-        "Twitter Snowflake (2010), twitter-archive/snowflake, IdWorker.scala: datacenter above worker, "
-        "twepoch 1288834974657.",
-    ),
-    "jd": (
-        "41/0/0/10/12;epoch_ms=1422720000000",
-        "JD logistics' article on its Snowflake variant: 10 machine bits; the epoch is 2015-02-01 in China "
-        "time; its example, id 4198401, is tick 1, machine 1, sequence 1.",
-    ),
-    "jd-seconds": (
-        "31/0/0/22/10;tick_ms=1000;epoch_ms=1422720000000",
-        "JD logistics' article, its form for many machines: 31 bits of 1 s, 22 machine, 10 sequence; "
-        "the epoch is that of its other form.",
-    ),
-    "leaf": (
-        "41/0/0/10/12;epoch_ms=1288834974657",
-        "Meituan Leaf, snowflake mode (2017), Meituan-Dianping/Leaf, SnowflakeIDGenImpl.java: Twitter's "
-        "epoch, one worker field of 10 bits.",
-    ),
+    "default": ("41/0/2/10/10",
+        "snowredis' own: 1,024 workers, 1,024 ids a ms each, four namespaces for clocks that go back, since "
+        "2025-01-01T00:00:00Z."),
+    "twitter": ("41/5/0/5/12;epoch_ms=1288834974657",
+        "Twitter Snowflake (2010), twitter-archive/snowflake, IdWorker.scala: datacenter above worker, twepoch "
+        "1288834974657."),
+    "jd": ("41/0/0/10/12;epoch_ms=1422720000000",
+        "JD logistics' article on its Snowflake variant: 10 machine bits; the epoch is 2015-02-01 in China time; its "
+        "example, id 4198401, is tick 1, machine 1, sequence 1."),
+    "jd-seconds": ("31/0/0/22/10;tick_ms=1000;epoch_ms=1422720000000",
+        "JD logistics' article, its form for many machines: 31 bits of 1 s, 22 machine, 10 sequence; the epoch is "
+        "that of its other form."),
+    "leaf": ("41/0/0/10/12;epoch_ms=1288834974657",
+        "Meituan Leaf, snowflake mode (2017), Meituan-Dianping/Leaf, SnowflakeIDGenImpl.java: Twitter's epoch, one "
+        "worker field of 10 bits."),
     # The zone of the JVM decides there: Calendar.getInstance() is set to 2016-11-01 00:00. China's midnight
     # is the one number that ShardingSphere's own manual gives (COSID_SNOWFLAKE, default of epoch).
-    "shardingsphere": (
-        "41/0/0/10/12;epoch_ms=1477929600000",
-        "Apache ShardingSphere (2016), SnowflakeKeyGenerateAlgorithm.java: since 2016-11-01 00:00 in the "
-        "time zone of the JVM; here China's. For a JVM in UTC replace epoch_ms by 1477958400000.",
-    ),
+    "shardingsphere": ("41/0/0/10/12;epoch_ms=1477929600000",
+        "Apache ShardingSphere (2016), SnowflakeKeyGenerateAlgorithm.java: since 2016-11-01 00:00 in the time zone of "
+        "the JVM; here China's. For a JVM in UTC replace epoch_ms by 1477958400000."),
     # 1463673600000 is midnight of 2016-05-20 in China: the constant of DefaultUidGenerator.java, and its
     # documented end, 2024-11-20 21:24:16, fits China time only.
-    "uid-generator": (
-        "28/0/0/22/13;tick_ms=1000;epoch_ms=1463673600000",
-        "Baidu uid-generator (2017), DefaultUidGenerator.java: epoch 2016-05-20 in China time, as its "
-        "constant 1463673600000 says. It ran out on 2024-11-20T13:24:16Z: for reading old ids only.",
-    ),
-    "sonyflake": (
-        "39/0/0/16/8;tick_ms=10;epoch_ms=1409529600000;worker_last=1",
-        "Sonyflake 1 (2014), sony/sonyflake, sonyflake.go: 39 bits of 10 ms, 8 sequence, 16 machine at the "
-        "bottom, since 2014-09-01T00:00:00Z.",
-    ),
-    "sonyflake-v2": (
-        "39/0/0/16/8;tick_ms=10;epoch_ms=1735689600000;worker_last=1",
-        "Sonyflake 2 (2025), sony/sonyflake/v2, sonyflake.go: as sonyflake, since 2025-01-01T00:00:00Z.",
-    ),
-    "discord": (
-        "41/5/0/5/12;epoch_ms=1420070400000",
-        "Discord's API reference, 'Snowflakes' (2015): worker is datacenter here, process is worker. Discord "
-        "has 42 bits of time in 64 unsigned bits; the 41 that fit in 63 read its ids right until 2084-09-06.",
-    ),
-    "instagram": (
-        "40/0/0/13/10;epoch_ms=1314220021721",
-        "Instagram Engineering, 'Sharding & IDs at Instagram' (2012): shard is worker here. Instagram has 41 "
-        "bits of time and uses the sign bit; the 40 that fit in 63 read its ids right until 2046-06-27.",
-    ),
+    "uid-generator": ("28/0/0/22/13;tick_ms=1000;epoch_ms=1463673600000",
+        "Baidu uid-generator (2017), DefaultUidGenerator.java: epoch 2016-05-20 in China time, as its constant "
+        "1463673600000 says. It ran out on 2024-11-20T13:24:16Z: for reading old ids only."),
+    "sonyflake": ("39/0/0/16/8;tick_ms=10;epoch_ms=1409529600000;worker_last=1",
+        "Sonyflake 1 (2014), sony/sonyflake, sonyflake.go: 39 bits of 10 ms, 8 sequence, 16 machine at the bottom, "
+        "since 2014-09-01T00:00:00Z."),
+    "sonyflake-v2": ("39/0/0/16/8;tick_ms=10;epoch_ms=1735689600000;worker_last=1",
+        "Sonyflake 2 (2025), sony/sonyflake/v2, sonyflake.go: as sonyflake, since 2025-01-01T00:00:00Z."),
+    "discord": ("41/5/0/5/12;epoch_ms=1420070400000",
+        "Discord's API reference, 'Snowflakes' (2015): worker is datacenter here, process is worker. Discord has 42 "
+        "bits of time in 64 unsigned bits; the 41 that fit in 63 read its ids right until 2084-09-06."),
+    "instagram": ("40/0/0/13/10;epoch_ms=1314220021721",
+        "Instagram Engineering, 'Sharding & IDs at Instagram' (2012): shard is worker here. Instagram has 41 bits of "
+        "time and uses the sign bit; the 40 that fit in 63 read its ids right until 2046-06-27."),
     # 2**53 is where JavaScript's numbers get gaps. Ticks of 10 ms leave room for 128 workers and 25,600 ids/s
     # each; with 1 ms a timestamp that lasts decades would leave 12 bits for everything else.
-    "js-safe": (
-        "37/0/1/7/8;tick_ms=10",
+    "js-safe": ("37/0/1/7/8;tick_ms=10",
         "snowredis' own, after CosId's SafeJavaScriptSnowflakeId: 53 bits, so every id is a safe integer in "
-        "JavaScript; 128 workers, two namespaces, 43.6 years of 10 ms, until 2068.",
-    ),
+        "JavaScript; 128 workers, two namespaces, 43.6 years of 10 ms, until 2068."),
     # The article's 37 ms + 20 + 16 is 73 bits, and 37 bits of 1 ms last 4.4 years. Kept: 20 bits of server,
     # so that shards can be merged, and 16 of sequence, so that a server can make a burst. The tick pays.
-    "game": (
-        "27/0/0/20/16;tick_ms=10000",
-        "snowredis' own, after an article on game servers that proposes 37 ms / 20 / 16, which is 73 bits: "
-        "27 bits of 10 s, 42.5 years; 1,048,576 servers, 65,536 ids at once each, 6,553 a second on average. The tick "
-        "of 10 s is its price: ids show times of 10 s, a server that used up a tick, or started again in it, waits for "
-        "the next one or takes another worker id, and so does one whose clock goes back. game-shards has none of that.",
-    ),
+    "game": ("27/0/0/20/16;tick_ms=10000",
+        "snowredis' own, after an article on game servers that proposes 37 ms / 20 / 16, which is 73 bits: 27 bits of "
+        "10 s, 42.5 years; 1,048,576 servers, 65,536 ids at once each, 6,553 a second on average. The tick of 10 s is "
+        "its price: ids show times of 10 s, a server that used up a tick, or started again in it, waits for the next "
+        "one or takes another worker id, and so does one whose clock goes back. game-shards has none of that."),
     # 63 bits are 2**63 ticks of all lanes. 43 years, 2**20 lanes and 6,400 ids a second each are the same product as in
     # game; here a tick is short, and a burst borrows the ticks ahead of the clock instead of waiting.
-    "game-shards": (
-        "37/12/1/7/6;tick_ms=10",
+    "game-shards": ("37/12/1/7/6;tick_ms=10",
         "snowredis' own, for what the article on game servers is after: 37 bits of 10 ms, 43.6 years; 4,096 shards, "
         "numbered by a tag, of 128 processes with two namespaces each; 6,400 ids a second each. With "
-        "max_ahead_ms=10300, a server makes 65,536 ids at once.",
-    ),
-}
+        "max_ahead_ms=10300, a server makes 65,536 ids at once."),
+}  # fmt: skip
 
 
 def preset_name(layout: Layout) -> str | None:
