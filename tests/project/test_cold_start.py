@@ -72,8 +72,9 @@ def test_a_process_that_claims_renews_and_releases_loads_what_the_page_counts_an
 def test_a_process_that_makes_ids_loads_no_more_than_it_did() -> None:
     paths = [path for path in map(path_of, loaded_modules()) if path.suffix == ".py"]
     lines = [code_lines(path.read_text("utf-8")) for path in paths]
-    assert 20 < sum(map(bool, lines)) <= MOST_FILES
-    assert 2_000 < sum(lines) <= MOST_CODE_LINES
+    to_do = "import it when it is needed, or load less of something else"
+    assert 20 < sum(map(bool, lines)) <= MOST_FILES, to_do
+    assert 2_000 < sum(lines) <= MOST_CODE_LINES, to_do
 
 
 def way_to_redis(call: Callable[[], object]) -> tuple[int, int]:

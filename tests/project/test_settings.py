@@ -36,8 +36,9 @@ def test_the_manual_of_connect_describes_every_setting_in_the_words_of_its_decla
     def described(names: Iterable[str]) -> str:
         return " ".join(f"{name}: {SETTINGS[name].help}" for name in names)
 
-    assert common.endswith(f"Args: {described(COMMON)}")
-    assert rare == described(name for name in SETTINGS if name not in COMMON)
+    to_do = "in connect() of snowredis/connection.py, write the help of each setting, in the order of declarations"
+    assert common.partition("Args: ")[2] == described(COMMON), to_do
+    assert rare == described(name for name in SETTINGS if name not in COMMON), to_do
 
 
 @pytest.mark.parametrize("call", [snowredis.connect, snowredis.aconnect, snowredis.configure])
