@@ -109,7 +109,7 @@ def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tupl
     done = f"{result.rows:,} rows of {result.tables} tables, each as the map says"
     word = "would be merged" if dry_run else "merged"
     yield word, f"{done}. The rows that were there are unchanged, and foreign keys hold"
-    yield "ids", f"new id = old id + {result.offset:,}, also outside of the database"
+    yield "ids", f"new id = old id + {result.offsets['']:,}, also outside of the database"
     for group, offset in result.offsets.items():
         if group:
             yield "ids", f"of own = {group}: old id + {offset:,}"
@@ -120,6 +120,7 @@ def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tupl
     if column:
         text = f"{'more than ' * (left >= MANY)}{left} more databases of this size fit; {column} is full first"
         yield "room", text
+    yield from (("computed", text) for text in result.computed)
     for name, (rows, others) in result.away.items():
         text = f"{rows:,} rows of {name}, which the first database has; {others:,} of them differ in other columns"
         yield "stayed away", text

@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -338,14 +338,24 @@ def checksum(tables: Tables) -> str:
     return hashlib.blake2b(json.dumps(described, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def difference(first: Table | None, second: Table | None) -> str:
-    """Return how a table differs in two databases; empty: it does not."""
-    if first is None or second is None:
-        return f"is only in the {'second' if first is None else 'first'} database"
-    mine, its = ({c.name: c.description for c in table.columns.values()} for table in (first, second))
-    names = [each for each in {**mine, **its} if mine.get(each) != its.get(each)]
-    shown = (f"{each} is {mine.get(each, 'missing')} and {its.get(each, 'missing')}" for each in names[:5])
-    return f"differs between the first and the second database: {', '.join(shown)}" if names else ""
+def obstacles(names: Iterable[str], first: Tables, second: Tables, *, runs_triggers: bool) -> Iterator[str]:
+    """Yield tables that cannot be copied, and those that differ between the databases."""
+    for name in names:
+        mine, its = first[name], second.get(name)
+        columns = [{c.name: c.description for c in table.columns.values()} for table in (mine, its) if table]
+        differ = [each for each in {**columns[0], **columns[-1]} if columns[0].get(each) != columns[-1].get(each)]
+        if its is None or differ:
+            found = (f"{each} is {' and '.join(of.get(each, 'missing') for of in columns)}" for each in differ[:5])
+            text = f"differs between the first and the second database: {', '.join(found)}"
+            yield f'[{name}] {text if its else "is only in the first database"}: make them the same, or rows = "skip"'
+            continue
+        for text in dict.fromkeys(mine.refusals + mine.refusals_as_first + its.refusals):
+            yield f'[{name}] {text}, or rows = "skip"'
+        for trigger, _, _ in mine.triggers if runs_triggers else ():
+            yield (
+                f"[{name}] the trigger {trigger} would run at each row, and cannot be switched off: "
+                f"DROP TRIGGER `{trigger}`; and create it again afterwards (SHOW CREATE TRIGGER)"
+            )
 
 
 def parents_first(tables: Mapping[str, Table], names: list[str]) -> tuple[list[str], list[str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -204,7 +205,7 @@ class Database:
         """Return the least and the greatest positive number of a column; 0, 0: there is none."""
         value = self.quote(column)
         low, high = self.one(f"SELECT MIN({value}), MAX({value}) FROM {table.sql} WHERE {value} > 0")
-        are_numbers = isinstance(low, int | Decimal) and isinstance(high, int | Decimal)
+        are_numbers = all(isinstance(each, int | Decimal) and math.isfinite(each) for each in (low, high))
         return (int(low), int(high)) if are_numbers else (0, 0)
 
     def at_places(self, table: Table, query: str, most: int, places: int) -> str:
@@ -239,7 +240,7 @@ class Database:
 
     def digits(self, column: TableColumn, value: str) -> str:
         """Return the positive number that a value is, or NULL."""
-        if column.kind == "int":
+        if column.kind == "int" and not column.type.startswith("numeric"):
             return f"CASE WHEN {value} > 0 THEN {value} END"
         return f"CASE WHEN {self.positive.format(value)} THEN {self.as_number(value)} END"
 
@@ -276,7 +277,7 @@ class Database:
             charset = column.collation.partition("_")[0]
             is_plain = value in (f"{row}.{self.quote(column.name)}" for row in "ty")
             value = f"BINARY {value if is_plain else f'CONVERT({value} USING {charset})'}"
-        return f"IFNULL({value}, '\\\\N')"
+        return value if "NOT NULL" in column.description else f"IFNULL({value}, '\\\\N')"
 
     # --- what is not a row -------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from snowredis.merge.databases import (
     Progress,
     database_errors,
     is_named_after,
+    obstacles,
     parents_first,
     text_literal,
     url_of,
@@ -35,7 +36,7 @@ from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Tables
 from snowredis.merge.evidence import Evidence
 from snowredis.merge.map_file import families, load_map, problems_of, refusal
-from snowredis.merge.translation import Translation, choose_offsets, clashes, obstacles, unfit_values
+from snowredis.merge.translation import Translation, choose_offsets, clashes, unfit_values
 
 _MARK_TABLE = (
     f"CREATE TABLE IF NOT EXISTS {MARK} (second VARCHAR(32) PRIMARY KEY, merged_at VARCHAR(32), ids_plus BIGINT, "
@@ -64,6 +65,7 @@ class MergeResult:
         away: of each table: how many rows of the second stayed away, and how many of these differ in other columns.
         doubts: where the evidence speaks against the map.
         partly: tables of which not all rows were looked at for that.
+        computed: what the expressions of the map do.
         changed: how many values changed by more than an offset.
     """
 
@@ -74,12 +76,8 @@ class MergeResult:
     away: dict[str, tuple[int, int]] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
     partly: list[str] = field(default_factory=list)
+    computed: list[str] = field(default_factory=list)
     changed: int = 0
-
-    @property
-    def offset(self) -> int:
-        """Offset of every id that is in no group of its own."""
-        return self.offsets.get("", 0)
 
 
 def merge(
@@ -174,7 +172,8 @@ class _Run:
         """
         self._check_mark()
         translation = self.translation
-        if problems := list(obstacles(translation)):
+        tables = self.first.tables, self.second.tables
+        if problems := list(obstacles(self.names, *tables, runs_triggers=self.first.ends_by_ddl)):
             raise refusal(problems)
         if self.names:
             self.first.lock([self.first.tables[name].sql for name in self.names])
@@ -194,6 +193,7 @@ class _Run:
             away={name: away for name, away in translation.away.items() if away[0]},
             doubts=looked,
             partly=evidence.partly,
+            computed=list(translation.computed()),
         )
 
     # --- rows --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from snowredis.errors import shown
-from snowredis.merge.databases import ROWID, Progress, Table, TableColumn, difference
+from snowredis.merge.databases import ROWID, Progress, Table, TableColumn
 from snowredis.merge.dialects import KEYS, Database
 from snowredis.merge.map_file import OF, OFFSET, Map
 
@@ -166,8 +166,10 @@ class Translation:
             raise errors.error_from_result(result)
 
     def first_key(self, name: str) -> list[str]:
-        """Return the columns by which a row is one that the first database has."""
-        return self.map.tables[name].lists.get("key") or next(iter(self.first.tables[name].uniques), [])
+        """Return the columns by which a row is one that the first database has; a number that counts on is none."""
+        lists = self.map.tables[name].lists
+        keys = (key for key in self.first.tables[name].uniques if not {*key} & {*lists.get("top", [])})
+        return lists.get("key") or next(keys, [])
 
     def _key_text(self, columns: Sequence[str]) -> str:
         """Return the key of a row of the second database as one text."""
@@ -312,6 +314,17 @@ class Translation:
         first.run(first.drop_keys)
         return [(str(old), int(differs), value) for old, differs, value in found]
 
+    def computed(self) -> Iterator[str]:
+        """Yield what each expression of the map does to the values that come."""
+        columns = [(name, column) for name in self.names for column in self.map.tables[name].texts.get("sql", {})]
+        for name, column in columns:
+            old, new = map(self.second.text, (self.column(column), self.value(name, column)))
+            rows = self.rows(name, f"COALESCE({old}, '') <> COALESCE({new}, '')")
+            found = self.second.rows(f"SELECT COUNT(*) OVER (), {old}, {new} {rows} LIMIT 1")
+            such = "".join(f", such as {shown(one)} to {shown(other)}" for _, one, other in found)
+            number = found[0][0] if found else 0
+            yield f"{name}.{column}: {number:,} of {self.count(name):,} values change{such}"
+
     def changed_values(self) -> Iterator[tuple[str, str, str]]:
         """Yield (where, old, new) for values that are no old id plus an offset."""
         for name, pairs in self.pairs.items():
@@ -333,26 +346,6 @@ def _database_on_one_server(first: Database, second: Database) -> str:
     name = str(second.engine.url.database)
     seen = first.rows(f"SELECT 1 FROM information_schema.schemata WHERE schema_name = {first.literal(name)}")
     return f"{first.quote(name)}." if seen else ""
-
-
-# --- what stands in the way, found before the first row ---------------------------------------------------
-
-
-def obstacles(translation: Translation) -> Iterator[str]:
-    """Yield tables that cannot be copied, and those that differ between the databases."""
-    first, second = translation.first, translation.second
-    for name in translation.names:
-        mine, its = first.tables.get(name), second.tables.get(name)
-        if text := difference(mine, its):
-            yield f'[{name}] {text}: make them the same, or rows = "skip"'
-        if mine and its and not text:
-            for text in dict.fromkeys(mine.refusals + mine.refusals_as_first + its.refusals):
-                yield f'[{name}] {text}, or rows = "skip"'
-            for trigger, _, _ in mine.triggers if first.ends_by_ddl else ():
-                yield (
-                    f"[{name}] the trigger {trigger} would run at each row, and cannot be switched off: "
-                    f"DROP TRIGGER {first.quote(trigger)}; and create it again afterwards (SHOW CREATE TRIGGER)"
-                )
 
 
 # --- offsets ---------------------------------------------------------------------------------------------
@@ -419,8 +412,9 @@ def _maxima(database: Database, table: Table, columns: list[str]) -> str:
     keys = [*table.uniques, *(key.columns for key in table.foreign_keys if database.indexes_keys)]
     indexed, found = {key[0] for key in keys}, list[str]()
     for column in columns:
-        value, is_number = database.quote(column), table.columns[column].kind == "int"
-        each = f"MAX({value if is_number else database.digits(table.columns[column], value)})"
+        value, known = database.quote(column), table.columns[column]
+        is_number = known.kind == "int" and database.kind != "sqlite" and not known.type.startswith("numeric")
+        each = f"MAX({value if is_number else database.digits(known, value)})"
         found.append(f"(SELECT {each} FROM {table.sql})" if is_number and column in indexed else each)
     is_pass = any(each.startswith("MAX") for each in found)
     return f"SELECT {', '.join(found)}{f' FROM {table.sql}' if is_pass else ''}"

@@ -215,7 +215,7 @@ def test_a_second_run_is_refused_for_tables_without_ids_too(two: Two, merging: C
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
 def test_a_counter_in_a_table_of_one_row_needs_no_key(two: Two, merging: Cli, kind: str) -> None:
-    tables = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE hibernate_sequence (next_val BIGINT)"
+    tables = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE hibernate_sequence (next_val BIGINT PRIMARY KEY)"
     rows = {
         side: ";".join(f"INSERT INTO t VALUES ({i}, '{side}{i}')" for i in range(1, 31))
         + ";INSERT INTO hibernate_sequence VALUES (31)"
