@@ -106,11 +106,6 @@ def wrapped(head: str, text: str) -> list[str]:
     return [head + first, *(" " * indent + other for other in others)]
 
 
-def advised(head: str, text: str, advice: str) -> list[str]:
-    """Return *text* after *head* as wrapped() does, and below it what to do, if there is anything."""
-    return [*wrapped(head, text), *(wrapped(f"{' ' * width_of(head)}→ ", advice) if advice else [])]
-
-
 # --- times and numbers -----------------------------------------------------------------------------
 
 
@@ -270,7 +265,9 @@ def show_conditions(conditions: Iterable[Condition], *, counts: bool = False) ->
     for each in conditions:
         levels[each.level] += 1
         about = f"{printable(each.subject, MAX_FOREIGN)}: {each.code}" if each.subject else each.code
-        lines += advised(f"{each.level:<9}{about}  ", printable(each.text, 1000), printable(each.advice, 1000))
+        lines += wrapped(head := f"{each.level:<9}{about}  ", printable(each.text, 1000))
+        # what to do, below it
+        lines += wrapped(f"{' ' * width_of(head)}→ ", printable(each.advice, 1000)) if each.advice else []
     if counts:
         lines += ["", ", ".join(f"{levels[level]} {level}" for level in ("critical", "warning", "unknown", "ok"))]
     write(lines)

@@ -164,7 +164,9 @@ class PoolMonitor:
         # the pool has counted no end but releases, no older event says anything of ends; it may have lost its counts
         counted = state.ended or info.expired + info.died + info.returned + info.lost
         if counted or info.floor_ms > info.raised_ms:
-            recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms(info))
+            # the process of a lease that expired may make ids for a whole outage lane
+            shown_ms = max(SHOWN_MS, info.config.outage_reserve_ms)
+            recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms)
         else:
             recent, claims = self.events(since=str(info.now_ms)), []
         return with_history(state, recent, claims)
@@ -241,11 +243,6 @@ class PoolMonitor:
 KINDS = frozenset({EventKind.EXPIRED, EventKind.DIED, EventKind.RETURNED, EventKind.LOST})
 # time of a claim, and the text that names its process
 Claim: TypeAlias = tuple[int, str]
-
-
-def shown_ms(info: PoolInfo) -> int:
-    """Return for how long a lease that expired may matter: its process may make ids for a whole outage lane."""
-    return max(SHOWN_MS, info.config.outage_reserve_ms)
 
 
 def ended_in(snapshot: Snapshot, events: Iterable[Event], claims: Iterable[Claim] = ()) -> list[Lease]:

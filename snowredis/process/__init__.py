@@ -1,6 +1,7 @@
 """Services of the process that every generator needs: clock, fork, exit, threads and locks."""
 
 import contextlib
+import functools
 
 # imported first: its lock is held during a fork, too, and a thread that loads modules may need it. What is registered
 # last is called first
@@ -21,16 +22,6 @@ def _after_fork() -> None:
         LOADING.release()
 
 
-def _after_fork_in_child() -> None:
-    try:
-        LOADING.release()
-    except RuntimeError:
-        LOADING._at_fork_reinit()  # type: ignore[attr-defined]
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=lambda: LOADING.acquire(timeout=_LONGEST_WAIT_S),
-        after_in_parent=_after_fork,
-        after_in_child=_after_fork_in_child,
-    )
+    before = functools.partial(LOADING.acquire, timeout=_LONGEST_WAIT_S)
+    os.register_at_fork(before=before, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -239,11 +239,6 @@ class Directory:
         """Remove a file, and the directory if that was the last one."""
         remove(self._path_of(name))
 
-    def remove_if_empty(self) -> None:
-        """Remove the directory if there is no file in it."""
-        with contextlib.suppress(OSError):
-            os.rmdir(self._path)
-
 
 def remove(path: str) -> None:
     """Remove a file, and its directory if that was the last one. Raises OSError: the file cannot be removed."""

@@ -177,7 +177,6 @@ def remove_unused(own: ProcessName) -> None:
                     not known or (has_ended(name.process, own) and not _lasts(files, text))
                 ):
                     files.remove(text)
-        files.remove_if_empty()
 
 
 def _families() -> list[tuple[Directory, str]]:

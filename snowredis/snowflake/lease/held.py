@@ -92,14 +92,9 @@ class HeldLease(NamedTuple):
         return self._replace(terms=terms, pending_renewal_id="", lease=lease)
 
     @property
-    def lanes_ms(self) -> tuple[int, ...]:
-        """Begin of the reservation of each lane, ms since 1970."""
-        return self.terms.lanes_ms
-
-    @property
     def outage_lane_ms(self) -> tuple[int, int]:
         """Beginning and end of the reservation in its outage lane; the end is 0 if it has none."""
-        return self.lanes_ms[-1], self.lease.outage_until_ms
+        return self.terms.lanes_ms[-1], self.lease.outage_until_ms
 
     def credentials(self, stats: WorkerStats) -> Credentials:
         """Return what a crash record says of this lease."""

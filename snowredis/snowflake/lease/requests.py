@@ -363,7 +363,7 @@ class LeaseManager:
         self.slot.set_asked("", "")
         if isinstance(reply, Granted):
             held = HeldLease.granted(reply.terms, self.config, token, serial, generation)
-            self._send_release(held, "0" * len(held.lanes_ms), NO_STATS)
+            self._send_release(held, "0" * len(held.terms.lanes_ms), NO_STATS)
 
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""

@@ -69,7 +69,7 @@ class Claims:
         if fresh is not None:
             if claimed.void:
                 # suspended meanwhile, so no id was made; in a forked child this does nothing
-                self._leases.release(fresh, "0" * len(fresh.lanes_ms))
+                self._leases.release(fresh, "0" * len(fresh.terms.lanes_ms))
             self._renewals.go_back()
         if old is not None:
             opened = locked(self._generator._lock, self._allocator.seal_through, old)

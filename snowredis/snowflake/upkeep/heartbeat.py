@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import ForkGuard
@@ -26,20 +26,15 @@ _ENDED = -1
 _AGAIN_S = 0.5
 
 
-class Beating(Protocol):
-    """An object that the heartbeat thread calls: a generator."""
-
-    def _beat(self) -> float:
-        """Renew or replace the lease as needed; return the seconds until the next call."""
-
-
 class Heartbeat:
     """Calls ``_beat()`` of a generator until it is stopped; calls *abandon* if that was dropped without close().
+
+    ``_beat()`` renews or replaces the lease as needed, and returns the seconds until the next call.
 
     A forked child may inherit it, as a greenlet of gevent: there it ends.
     """
 
-    def __init__(self, generator: Callable[[], Beating | None], abandon: Callable[[], None], guard: ForkGuard) -> None:
+    def __init__(self, generator: Callable[[], Any], abandon: Callable[[], None], guard: ForkGuard) -> None:
         self._guard, self._generation = guard, guard.generation
         # released by stop(), which a signal handler may call at any moment: setting a threading.Event is not reentrant
         self._stopping = threading.Lock()

@@ -164,7 +164,7 @@ class UnopenedKeeper(SimKeeper):
     """Gives all lanes back, whatever was used of them."""
 
     def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
-        super().release(held, "0" * len(held.lanes_ms), stats)
+        super().release(held, "0" * len(held.terms.lanes_ms), stats)
 
 
 class BequeathingKeeper(SimKeeper):

@@ -36,7 +36,7 @@ def test_the_heir_has_the_rest_of_the_outage_lane_and_no_other_time() -> None:
     assert (taken.outage_used_ms, taken.lease.outage_until_ms) == (NOW_MS + 710, NOW_MS + 86_400_000)
     # what Redis and a release need is that of the dead process
     assert (taken.token, taken.terms.renewal_id, taken.pending_renewal_id) == ("70c3", "a1", "b2")
-    assert taken.lanes_ms == (NOW_MS, NOW_MS, NOW_MS, NOW_MS + 10)
+    assert taken.terms.lanes_ms == (NOW_MS, NOW_MS, NOW_MS, NOW_MS + 10)
     assert (taken.serial, taken.generation, taken.clocks_s) == (7, 3, (1.5, 2.5))
 
 
