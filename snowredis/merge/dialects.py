@@ -246,8 +246,9 @@ class Database:
 
     def moved(self, column: TableColumn, value: str, offset: int) -> str:
         """Return an id plus the offset if it is a positive number, also as a text; else as it is."""
-        moved = f"{self.digits(column, value)} + {offset}"
-        return f"COALESCE({moved if column.kind == 'int' else self.text(moved)}, {value})"
+        if column.kind == "int":
+            return f"{value} + CASE WHEN {value} > 0 THEN {offset} ELSE 0 END"
+        return f"COALESCE({self.text(f'{self.digits(column, value)} + {offset}')}, {value})"
 
     def unmoved(self, column: TableColumn, value: str) -> str:
         """Return the condition that a value has digits, but is no number that moves, nor 0 or negative."""
