@@ -180,7 +180,7 @@ SECONDS = Kind(
 )
 # a timeout may be unlimited
 TIMEOUT = Kind("seconds, 0 or more", float, lambda value: _is_number(value) and value >= 0, convert=_number_or_same)
-URL = ANYTHING._replace(what="a URL")
+URL = ANYTHING._replace(what=f"a URL, such as {DEFAULT_URL}", accepts=lambda value: value != "")
 POOL_NAME = Kind(
     "1 to 64 letters, digits, '_', '.' or '-', such as 'orders'",
     str,

@@ -76,9 +76,6 @@ def layout_advice(pool: str, stored: str, given: str) -> str:
         )
     if ends_at:
         return f"The pool was deleted and ends at {ends_at}: start this process again after that."
-    # the default of outage_reserve follows the layout
-    if all(name.startswith("layout") or name == "outage_reserve" for name in differences(stored, given)):
-        return "Use the layout of the pool, or another pool name."
     return "Use the settings of the pool, or another pool name."
 
 

@@ -73,7 +73,7 @@ def compose(parts: Pairs, values: Mapping[str, int], layout: str) -> int:
     names = [name for name, _ in parts]
     if set(values) != set(names):
         raise LayoutError(
-            f"the layout {layout} names the parts {', '.join(names) or 'none'} of its datacenter, not "
+            f"the parts of the datacenter of the layout {layout} are {', '.join(names) or 'none'}, not "
             f"{', '.join(map(str, values)) or 'none'}. Give each of them a value."
         )
     datacenter = 0

@@ -199,6 +199,10 @@ def test_nothing_that_makes_ids_guesses_a_url_or_a_pool(monkeypatch: pytest.Monk
     for make in SNOWFLAKES + NUMBERS:
         with pytest.raises(snowredis.ConfigError, match=r"SNOWREDIS_URL is not set.*SNOWREDIS_POOL.*embedded://"):
             make()
+    monkeypatch.setenv("SNOWREDIS_URL", "")
+    for make in SNOWFLAKES:
+        with pytest.raises(snowredis.ConfigError, match="SNOWREDIS_URL must be a URL, such as redis://"):
+            make()
     monkeypatch.setenv("SNOWREDIS_URL", "redis://elsewhere:1/7")
     for make in SNOWFLAKES:
         with pytest.raises(snowredis.ConfigError, match="SNOWREDIS_POOL is not set"):
