@@ -89,7 +89,7 @@ def _signature(name: str, thing: Any) -> str:
     if isinstance(thing, property | functools.cached_property):
         return f"{name}: {_annotation(signature.return_annotation)}"
     given = [one for one in signature.parameters.values() if one.name not in ("self", "cls")]
-    if inspect.isclass(thing) and (not given or issubclass(thing, tuple) or "Protocol" in str(thing.__mro__)):
+    if inspect.isclass(thing) and (not given or issubclass(thing, tuple) or getattr(thing, "_is_protocol", False)):
         return ""
     returned = (
         "" if signature.return_annotation is signature.empty else f" -> {_annotation(signature.return_annotation)}"

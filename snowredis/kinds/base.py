@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NoReturn, Protocol, Self, TypeVar, runtime_checkable
 
 from snowredis.core.description import IdDescription, describe_snowflake
 from snowredis.errors import ConfigError
@@ -24,6 +24,7 @@ class IdGenerator(Protocol[Id]):
     """
 
     @property
+    @abstractmethod
     def description(self) -> IdDescription:
         """Return the description of its ids: type, bits, text length, sortable, guessable, what they leak and need."""
 
@@ -31,9 +32,11 @@ class IdGenerator(Protocol[Id]):
     def closed(self) -> bool:
         """True after close()."""
 
+    @abstractmethod
     def next_id(self) -> Id:
         """Make one id. Thread-safe. Raises SnowredisError; GeneratorClosed after close()."""
 
+    @abstractmethod
     def next_ids(self, count: int) -> list[Id]:
         """Make *count* ids at once, 0 to 1,000,000, in the order in which next_id() would make them."""
 
@@ -43,6 +46,7 @@ class IdGenerator(Protocol[Id]):
     async def anext_ids(self, count: int) -> list[Id]:
         """Make *count* ids at once. Async version of next_ids(): does not block the event loop."""
 
+    @abstractmethod
     def close(self) -> None:
         """Stop making ids, and release what the generator holds. Idempotent, never raises."""
 
@@ -134,38 +138,20 @@ SNOWFLAKE = IdKind(
 )
 
 
-class GeneratorBase(ABC, Generic[Id]):
+class GeneratorBase(IdGenerator[Id]):
     """Implements IdGenerator for a subclass with a description, ``_closed``, next_id(), next_ids() and close().
 
     Ids that may wait for a server are made in a thread for coroutines, one for all of them; a subclass that can tell
     that an id is ready overrides anext_id().
     """
 
-    __slots__ = ("__weakref__", "_thread")
-
     _closed: bool
-
-    @property
-    @abstractmethod
-    def description(self) -> IdDescription:
-        """Return the description of its ids."""
+    _thread: OneThread | None = None
 
     @property
     def closed(self) -> bool:
         """True after close()."""
         return self._closed
-
-    @abstractmethod
-    def next_id(self) -> Id:
-        """Make one id. Thread-safe."""
-
-    @abstractmethod
-    def next_ids(self, count: int) -> list[Id]:
-        """Make *count* ids at once."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Stop making ids. Idempotent, never raises."""
 
     async def anext_id(self) -> Id:
         """Make one id. Async version of next_id(): does not block the event loop."""
@@ -178,9 +164,7 @@ class GeneratorBase(ABC, Generic[Id]):
 
     async def in_one_thread(self, function: Callable[[], T]) -> T:
         """Call *function*, which may block, in the thread of this generator, after calls that were made before."""
-        thread: OneThread | None = getattr(self, "_thread", None)
-        if thread is None:
-            thread = self._thread = OneThread()
+        thread = self._thread = self._thread or OneThread()
         return await thread.call(function)
 
     async def aclose(self) -> None:
