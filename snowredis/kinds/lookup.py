@@ -180,6 +180,8 @@ def resolve(kind: str | None, settings: Mapping[str, Any], environment: Mapping[
 
 def parse_kind(text: str) -> KindAndSettings:
     """Return the kind that *text* names, a name or a URL, and the settings in the URL. Raises ConfigError."""
+    if not isinstance(text, str):
+        raise ConfigError(f"a kind of ids is a str, not a {type(text).__name__}. Pass settings by name: url=…, pool=…")
     if with_server := _KIND_AND_SERVER.fullmatch(text):
         kind = find_kind(with_server[1])
         if "url" not in kind.settings:
@@ -199,7 +201,7 @@ def parse_kind(text: str) -> KindAndSettings:
     if "://" in text:
         scheme = text.partition("://")[0]
         raise ConfigError(
-            f"this URL names no kind of ids. Write one before its scheme, such as snowflake+{scheme}://…?pool=orders"
+            f"this URL names no kind of ids. Pass it as url=…, or write snowflake+{scheme}://…?pool=orders"
         )
     return KindAndSettings(find_kind(text), {})
 

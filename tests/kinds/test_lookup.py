@@ -63,14 +63,15 @@ def test_another_package_adds_its_kind_by_an_entry_point() -> None:
         ("snowflake", {"pol": "x"}, "unknown setting 'pol' of snowflake generators. Did you mean 'pool'?"),
         ("uuid7:?frm=text", {}, "unknown setting 'frm' of uuid7 generators. Did you mean 'form'?"),
         ("uuid7+redis://localhost", {}, "uuid7 generators need no server"),
-        ("redis://localhost/0", {}, "names no kind of ids"),
+        ("redis://localhost/0", {}, "names no kind of ids. Pass it as url=…"),
+        ({"url": "redis://localhost/0"}, {}, "a kind of ids is a str, not a dict. Pass settings by name"),
         ("snowflake+redis://localhost/0?ttl=soon", {}, "ttl must be seconds, .*, not 'soon'"),
         ("snowflake+ftp://localhost/0", {}, "ftp"),
         ("snowflake+redis://localhost/0?pol=x", {}, "pol"),
         ("", {}, "unknown kind of ids ''"),
     ],
 )
-def test_what_cannot_work_is_refused_with_a_reason(kind: str, settings: dict[str, Any], words: str) -> None:
+def test_what_cannot_work_is_refused_with_a_reason(kind: Any, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(snowredis.ConfigError, match=words):
         snowredis.generator(kind, **settings)
 
