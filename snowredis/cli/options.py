@@ -43,10 +43,6 @@ class Parser(argparse.ArgumentParser):
         if pool:
             self.add_argument("--pool", metavar="NAME", help=f"default: {SETTINGS['pool'].default_text}")
 
-    def add_json(self, text: str) -> None:
-        """Add --json."""
-        self.add_argument("--json", action="store_true", help=text)
-
     def add_layout(self) -> None:
         """Add --layout, for layout_text()."""
         text = "name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
@@ -92,6 +88,7 @@ class Command:
         examples: pairs of a command line and what it does; those of a group without any are the first of each command.
         add_arguments: adds its options and arguments to a parser.
         run: runs it and returns its exit code; None: OK.
+        json: what it prints with --json; empty: it has no such option.
         commands: the commands of a group, which has no arguments of its own.
     """
 
@@ -101,6 +98,7 @@ class Command:
     examples: Sequence[tuple[str, str]] = ()
     add_arguments: Callable[[Parser], object] = lambda _: None
     run: Callable[[argparse.Namespace], int | None] = print_help
+    json: str = ""
     commands: Sequence[Command] = ()
 
 
@@ -127,6 +125,8 @@ def add_commands(parser: Parser, title: str, commands: Sequence[Command], wanted
         if wanted not in (None, command.name):
             continue
         command.add_arguments(child)
+        if command.json:
+            child.add_argument("--json", action="store_true", help=command.json)
         child.set_defaults(run=command.run, parser=child)
         if command.commands:
             add_commands(child, "action", command.commands)

@@ -16,7 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from snowredis.core.as_json import FieldOfJson, field_named, to_json
 from snowredis.core.layout import Layout
@@ -62,32 +62,24 @@ def _char_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-class Column(NamedTuple):
-    """Column of a table.
-
-    Attributes:
-        title: text of its head.
-        right: whether cells are aligned right, as numbers are.
-    """
-
-    title: str
-    right: bool = False
+# the text of a column's head, and whether its cells are aligned right, as numbers are
+Column: TypeAlias = tuple[str, bool]
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lay out a table; the first line is its head."""
-    cells = zip(*([column.title for column in columns], *rows), strict=True)
-    padded = [_padded(texts, column) for texts, column in zip(cells, columns, strict=True)]
+    cells = zip(*([title for title, _ in columns], *rows), strict=True)
+    padded = [_padded(texts, right=right) for texts, (_, right) in zip(cells, columns, strict=True)]
     return ["  ".join(line).rstrip() for line in zip(*padded, strict=True)]
 
 
-def _padded(texts: Sequence[str], column: Column) -> list[str]:
+def _padded(texts: Sequence[str], *, right: bool) -> list[str]:
     """Return the *texts* of one column, all of them equally wide."""
     # column by column: thousands of rows are shown
     widths = list(map(len if "".join(texts).isascii() else width_of, texts))
     widest = max(widths)
     spaces = (" " * (widest - width) for width in widths)
-    return [space + text if column.right else text + space for text, space in zip(texts, spaces, strict=True)]
+    return [space + text if right else text + space for text, space in zip(texts, spaces, strict=True)]
 
 
 def pairs(items: Sequence[tuple[str, str]]) -> list[str]:
@@ -195,7 +187,7 @@ def table_of(records: Sequence[Any], columns: str, now_ms: int | None = None) ->
         field, column = cells_of(records, name, now_ms)
         if any(column):
             is_number = field.kind in (int, float) and not field.is_time
-            heads.append(Column(title_of(name), right=is_number))
+            heads.append((title_of(name), is_number))
             cells.append(column)
     return table(heads, list(zip(*cells, strict=True)))
 

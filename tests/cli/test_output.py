@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snowredis.cli import output
-from snowredis.cli.output import Column
 from snowredis.core.values import duration
 
 anything = st.text(st.characters(), max_size=60)
@@ -41,7 +40,7 @@ def test_control_characters_are_shown_as_escapes(text: str, shown: str) -> None:
 
 @given(st.lists(st.tuples(anything, anything), max_size=6))
 def test_the_lines_of_a_table_stand_below_each_other(rows: list[tuple[str, str]]) -> None:
-    columns = [Column("left"), Column("right", right=True), Column("end")]
+    columns = [("left", False), ("right", True), ("end", False)]
     lines = output.table(columns, [[*map(output.printable, row), "end"] for row in rows])
     assert len({output.width_of(line) for line in lines}) == 1
 

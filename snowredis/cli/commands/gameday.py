@@ -205,7 +205,6 @@ def _add_arguments(parser: Parser) -> None:
     text = "of their leases, 2 to 60 seconds (default: 5, or 27.5 with Sentinel or Cluster)"
     parser.add_argument("--ttl", type=number(2, 60, float), metavar="S", help=text)
     parser.add_argument("--do", metavar="COMMAND", help="a shell command that makes Redis fail, instead of a person")
-    parser.add_json("one object, for a reviewer")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -310,4 +309,5 @@ to use. All its keys are deleted at the end.""",
     ],
     _add_arguments,
     _run,
+    json="one object, for a reviewer",
 )

@@ -97,7 +97,6 @@ def _add_decode_arguments(parser: Parser) -> None:
     text = f"the form of the ids: {', '.join(FORMS)} (default: by its shape)"
     parser.add_argument("--format", choices=FORMS, metavar="FORM", help=text)
     parser.add_layout()
-    parser.add_json("one JSON object per line; ids are strings in it")
 
 
 # an id of a later time was probably made with another layout
@@ -146,6 +145,7 @@ the rest base62.""",
     ],
     _add_decode_arguments,
     _decode,
+    json="one JSON object per line; ids are strings in it",
 )
 
 # --- whois --------------------------------------------------------------------------------------
@@ -154,7 +154,6 @@ the rest base62.""",
 def _add_whois_arguments(parser: Parser) -> None:
     parser.add_argument("ids", nargs="+", metavar="ID", help="number or text")
     parser.add_redis()
-    parser.add_json("one JSON object per line; ids are strings in it")
 
 
 _WHOIS = "id parts.time parts.worker parts.backup parts.sequence maker.host maker.pid maker.label maker.claimed_at "
@@ -181,4 +180,5 @@ known. How one id can be in two tables: docs/how-to/troubleshooting.md.""",
     ],
     _add_whois_arguments,
     _whois,
+    json="one JSON object per line; ids are strings in it",
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from snowredis.cli.options import Command, Parser, layout_text, moment_ms, number
-from snowredis.cli.output import Column, table, wrapped, write
+from snowredis.cli.output import table, wrapped, write
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts, preset_name, preset_source, resolve_layout
 from snowredis.process.clock import now_ms
@@ -25,8 +25,8 @@ def _layout(args: argparse.Namespace) -> None:
 
 
 def _presets() -> list[str]:
-    columns = [Column("layout"), Column("bits"), Column("until")]
-    columns += [Column(title, right=True) for title in ("years", "workers", "ids/s", "tick")]
+    columns = [("layout", False), ("bits", False), ("until", False)]
+    columns += [(title, True) for title in ("years", "workers", "ids/s", "tick")]
     rows = [
         (
             name,

@@ -128,11 +128,6 @@ _COUNTERS = "capacity used peak claims refused releases expired died returned lo
 _ALL = "name used capacity peak claims expired died alarms layout end_at"
 
 
-def _add_show_arguments(parser: Parser) -> None:
-    _add_name(parser, nargs="?")
-    parser.add_json("an object, or one of each pool per line")
-
-
 def _show(args: argparse.Namespace) -> None:
     if args.pool is None:
         _show_all(args)
@@ -164,8 +159,9 @@ _SHOW = Command(
         ("snowredis pool show orders", "settings, use and counters of one"),
         ("snowredis pool show orders --json", "for programs"),
     ],
-    _add_show_arguments,
+    partial(_add_name, nargs="?"),
     _show,
+    json="an object, or one of each pool per line",
 )
 
 

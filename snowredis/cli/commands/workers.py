@@ -25,11 +25,6 @@ _COLUMNS += "version"
 MOST_ENDED = 20
 
 
-def _add_workers_arguments(parser: Parser) -> None:
-    parser.add_redis()
-    parser.add_json("one object")
-
-
 def _workers(args: argparse.Namespace) -> None:
     from snowredis.monitor.conditions import status_of
     from snowredis.monitor.pool_monitor import Reading
@@ -64,8 +59,9 @@ process found its process dead). Ended ones are listed for an hour, or as long a
         ("watch snowredis workers --pool orders", "every 2 s"),
         ("snowredis workers --json | jq '.leases[].host'", "for programs"),
     ],
-    _add_workers_arguments,
+    Parser.add_redis,
     _workers,
+    json="one object",
 )
 
 # --- events -------------------------------------------------------------------------------------
@@ -73,11 +69,6 @@ process found its process dead). Ended ones are listed for an hour, or as long a
 # what people see; `tail` has other numbers
 NEWEST_EVENTS = 20
 _EVENT_COLUMNS = "at kind worker host pid label text until stats.ids_made stats.clock_offset_ms"
-
-
-def _add_events_arguments(parser: Parser) -> None:
-    parser.add_redis()
-    parser.add_json("one JSON object per line, of all events that are kept")
 
 
 def _events(args: argparse.Namespace) -> None:
@@ -98,16 +89,12 @@ EVENTS = Command(
         ("watch snowredis events --pool orders", "every 2 s"),
         ("snowredis events --json | jq 'select(.worker == 17)'", "one id"),
     ],
-    _add_events_arguments,
+    Parser.add_redis,
     _events,
+    json="one JSON object per line, of all events that are kept",
 )
 
 # --- doctor -------------------------------------------------------------------------------------
-
-
-def _add_doctor_arguments(parser: Parser) -> None:
-    parser.add_redis()
-    parser.add_json("one JSON object per line")
 
 
 def _doctor(args: argparse.Namespace) -> int:
@@ -135,8 +122,9 @@ there are warnings, with 4 if Redis does not answer, and with 9 if there are cri
         ("snowredis doctor", "host, Redis and pools"),
         ("snowredis doctor --pool orders", "this pool alone"),
     ],
-    _add_doctor_arguments,
+    Parser.add_redis,
     _doctor,
+    json="one JSON object per line",
 )
 
 # --- metrics ------------------------------------------------------------------------------------
