@@ -16,6 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import NamedTuple
 
 from snowredis.process.clock import Clock
@@ -182,18 +183,9 @@ def random_name(random_bytes: Callable[[int], bytes], clock: Clock) -> str:
     return hashlib.blake2b(seed.encode(), digest_size=16).hexdigest()
 
 
-class ProcessOptions:
-    """Options of this process. A forked child starts with those of its parent.
-
-    Attributes:
-        label: label of generators that have none: the text that people see beside the worker id.
-    """
-
-    def __init__(self) -> None:
-        self.label = ""
-
-
-PROCESS = ProcessOptions()
+# options of this process; a forked child starts with those of its parent. The label, the text that people see beside
+# the worker id, is that of generators that have none
+PROCESS = SimpleNamespace(label="")
 
 
 @functools.lru_cache(maxsize=100)
