@@ -484,7 +484,8 @@ class Draft:
             if not (both := one & other):
                 continue
             text = f"{len(both):,} rows have the same {', '.join(key)} in both databases, such as {shown(min(both)[0])}"
-            moves = any(rule not in ("keep", "none") for rule in said.rules.values())
+            # rows of their own: they have another key, or an id that moves
+            moves = key != table.primary or any(rule not in ("keep", "none") for rule in said.rules.values())
             if len(key) == 1 and table.columns[key[0]].kind == "text" and len(table.written) > 2 and moves:
                 said.texts.setdefault("taken", {})[key[0]] = UNDECIDED
                 self.notes[table.name].append(f"{text}: taken.{key[0]} (what such a name becomes), or match (one row)?")

@@ -277,6 +277,18 @@ def test_the_same_things_under_other_ids_are_asked_about(draft: Callable[..., st
     assert 'match = ["street"]' in text
 
 
+def test_names_of_rows_that_have_other_keys_are_asked_about_as_taken(two: Two, offline: Cli) -> None:
+    tables = "CREATE TABLE hero (id uuid PRIMARY KEY, name text UNIQUE, at text); CREATE TABLE opt (name text PRIMARY KEY, a text, b text)"
+    rows = {
+        s: ";".join(f"INSERT INTO hero VALUES ('{n}{i:031x}', 'Hero {i}', '{s}{i}')" for i in range(4))
+        + f";INSERT INTO opt VALUES ('motd', '{s}', '{s}')"
+        for n, s in enumerate("AB")
+    }
+    hero, _, opt = offline("merge", "draft", *two("postgresql", tables, rows["A"], rows["B"])).out.partition("[opt]")
+    assert 'rows = "copy"\nkeep = ["id", "name", "at"]\ntaken.name = "?"' in hero
+    assert 'rows = "?"\nkeep = ["name", "a", "b"]' in opt
+
+
 def test_a_sequence_inside_of_a_key_is_an_id(two: Two, offline: Cli) -> None:
     tables = (
         "CREATE TABLE mail (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, title VARCHAR(45) NOT NULL);"
