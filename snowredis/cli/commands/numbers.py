@@ -76,11 +76,6 @@ def _delete(args: argparse.Namespace) -> None:
     print(f"tag {args.tag} was deleted" if deleted else f"there is no tag {args.tag}")
 
 
-def _add_show(parser: Parser) -> None:
-    _add(parser, tags="?")
-    parser.add_argument("--json", action="store_true", help="an object a line")
-
-
 def _show(args: argparse.Namespace) -> None:
     from snowredis.monitor.doctor import tags_at
 
@@ -119,8 +114,9 @@ out a second time. What is given here is stored in the tag, and no process has t
         "show a tag: its next number, its settings, and whether it is closed; or all tags",
         "Metrics show how fast numbers are handed out, how many each process has at hand, its step and its waits.",
         [("snowredis numbers show invoices", "what is left"), ("snowredis numbers show", "all tags of a Redis")],
-        _add_show,
+        partial(_add, tags="?"),
         _show,
+        json="an object a line",
     ),
     Command(
         "open",

@@ -22,17 +22,7 @@ from snowredis.process.names import ProcessName, ProcessStatus, has_ended, own_n
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.crash.files import Directory, FileName, RecordsOff, find_directory, find_place
 from snowredis.snowflake.crash.record import PAGE_BYTES, Credentials, read_page
-from snowredis.snowflake.protocol.messages import (
-    KILLED,
-    NOW,
-    WANTS_LANE,
-    ClaimRequest,
-    Granted,
-    Released,
-    ReleaseRequest,
-    Seen,
-    Store,
-)
+from snowredis.snowflake.protocol import messages
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 # it leaves the program's own random numbers alone, and forked children do not share its state
@@ -70,7 +60,7 @@ class RecordAccess(NamedTuple):
     read_status: Callable[[int], ProcessStatus | None] | None = None
 
 
-def own_access(store: Store) -> RecordAccess | None:
+def own_access(store: messages.Store) -> RecordAccess | None:
     """Return the access of this process; None if there are no records here."""
     try:
         place = find_place()
@@ -87,7 +77,7 @@ Found = tuple[Directory, FileName]
 class DeadProcesses:
     """Looks for leases that dead processes left, at the cost of a few system calls. Does not talk to Redis."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: messages.Store) -> None:
         self._store = store
         # for this process and the constants of the pool, which may lack its number at first
         self._key: tuple[int, PoolConfig] | None = None
@@ -149,7 +139,7 @@ class DeadProcesses:
             disown()
 
 
-def sweep(store: Store, most: int, access: RecordAccess, longest_s: float) -> int:
+def sweep(store: messages.Store, most: int, access: RecordAccess, longest_s: float) -> int:
     """Release leases of *store* that dead processes left, *most* at most; return how many were released.
 
     Blocks:
@@ -230,7 +220,7 @@ def _dead(access: RecordAccess, found: list[tuple[Directory, str]]) -> Iterator[
             yield files, name
 
 
-def _release_one(store: Store, own: ProcessName, files: Directory, name: FileName) -> bool:
+def _release_one(store: messages.Store, own: ProcessName, files: Directory, name: FileName) -> bool:
     """Release one lease; return whether it was still leased."""
     taken = str(name._replace(taker=own))
     try:
@@ -259,7 +249,7 @@ def _release_one(store: Store, own: ProcessName, files: Directory, name: FileNam
     return worker is not None
 
 
-def release_dead(store: Store, credentials: Credentials) -> int | None:
+def release_dead(store: messages.Store, credentials: Credentials) -> int | None:
     """Release the lease of a process that has ended, in one attempt: all that was reserved counts as used.
 
     Blocks:
@@ -272,15 +262,17 @@ def release_dead(store: Store, credentials: Credentials) -> int | None:
         StoreUnavailable: Redis did not reply; call again.
     """
     began_ms, token, terms, pending, owner = now_ms(), *credentials[:4]
-    opened = KILLED if credentials.end == End.KILLED else ""
+    opened = messages.KILLED if credentials.end == End.KILLED else ""
     if not terms.lanes_ms:
         # ended before the reply came: the same claim again has the same result. It made no ids, so nothing died
-        reply = store.ask(ClaimRequest(Seen(), began_ms, token, owner, options=WANTS_LANE + NOW))
-        if not isinstance(reply, Granted):
+        reply = store.ask(
+            messages.ClaimRequest(messages.Seen(), began_ms, token, owner, options=messages.WANTS_LANE + messages.NOW)
+        )
+        if not isinstance(reply, messages.Granted):
             return None
         terms, pending, opened = reply.terms, "", "0" * len(reply.terms.lanes_ms)
-    request = ReleaseRequest(Seen(), began_ms, token, terms, pending, opened, credentials.stats)
-    return terms.worker if isinstance(store.ask(request), Released) else None
+    request = messages.ReleaseRequest(messages.Seen(), began_ms, token, terms, pending, opened, credentials.stats)
+    return terms.worker if isinstance(store.ask(request), messages.Released) else None
 
 
 def take_over(access: RecordAccess, accept: Callable[[Credentials], T | None], record: Callable[[T], T]) -> T | None:

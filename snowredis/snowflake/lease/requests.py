@@ -21,22 +21,7 @@ from snowredis.snowflake.crash.sweep import DeadProcesses
 from snowredis.snowflake.lease.context import Context, PoolView
 from snowredis.snowflake.lease.conversation import Conversation
 from snowredis.snowflake.lease.held import Claimed, HeldLease, LeaseSlot
-from snowredis.snowflake.protocol.messages import (
-    GIVES_UP,
-    NO_STATS,
-    NOW,
-    WANTS_LANE,
-    ClaimRequest,
-    Granted,
-    Lost,
-    PoolFull,
-    ReleaseRequest,
-    RenewRequest,
-    Settling,
-    Store,
-    WorkerStats,
-    lane_until_ms,
-)
+from snowredis.snowflake.protocol import messages
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 
@@ -53,7 +38,9 @@ class LeaseManager:
         ids_made: by the generator, once that was dropped.
     """
 
-    def __init__(self, store: Store, context: Context, label: str, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, store: messages.Store, context: Context, label: str, random_bytes: Callable[[int], bytes]
+    ) -> None:
         self.store, self.counts = store, context.counts
         self._context, self._clock, self._guard = context, context.clock, context.guard
         self._label, self._random_bytes = label, random_bytes
@@ -116,8 +103,8 @@ class LeaseManager:
             token, owner = self._fresh_name(), self._owner()
         self.slot.set_asked(token, owner, serial)
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
-        options = WANTS_LANE * (not self.slot.lent) + GIVES_UP * gives_up + NOW * now
-        request = ClaimRequest(self.view.seen, asked_ms, token, owner, self._lane_until_ms(), options)
+        options = messages.WANTS_LANE * (not self.slot.lent) + messages.GIVES_UP * gives_up + messages.NOW * now
+        request = messages.ClaimRequest(self.view.seen, asked_ms, token, owner, self._lane_until_ms(), options)
         self.slot.record_claim(record, token, owner)
         self._guard.check()
         if serial < self.slot.oldest:
@@ -147,22 +134,22 @@ class LeaseManager:
         if self._guard.forked_since(generation):
             # forked meanwhile: this is the child, and the reply was its parent's
             return Claimed()
-        self._note_reply(granted=isinstance(reply, Granted))
+        self._note_reply(granted=isinstance(reply, messages.Granted))
         self.view.learn(reply, sent_s)
-        if not isinstance(reply, Granted):
+        if not isinstance(reply, messages.Granted):
             self.view.log_alarm(reply)
-        if isinstance(reply, Settling):
+        if isinstance(reply, messages.Settling):
             return Claimed(settling_ms=max(1, reply.wait_ms))
-        if isinstance(reply, PoolFull):
+        if isinstance(reply, messages.PoolFull):
             self.counts.claims_refused["full"] += gives_up
             raise PoolExhausted(self.config.name, self.config.layout.workers, reply.wait_ms)
-        if not isinstance(reply, Granted):
+        if not isinstance(reply, messages.Granted):
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
         clocks_s = self.view.note_renewed()
         fresh = HeldLease.granted(reply.terms, self.config, token, serial, generation)._replace(clocks_s=clocks_s)
         self.lost_worker = None
-        is_held = self.slot.hold(fresh, NO_STATS, fresh=True)
+        is_held = self.slot.hold(fresh, messages.NO_STATS, fresh=True)
         self.counts.claims += 1
         self.view.log_alarm(reply)
         return Claimed(replaced=replaced, granted=fresh, void=not is_held)
@@ -194,13 +181,13 @@ class LeaseManager:
 
     def _lane_until_ms(self) -> int:
         """Return the end of the outage lanes in which ids go on after a lease that is granted now; 0: in none."""
-        return lane_until_ms(self._context.now_ms() + self.config.ttl_ms, *self.slot.outage_lanes_ms)
+        return messages.lane_until_ms(self._context.now_ms() + self.config.ttl_ms, *self.slot.outage_lanes_ms)
 
     def _fresh_name(self) -> str:
         """Return a name for a claim or a renewal."""
         return random_name(self._random_bytes, self._clock)
 
-    def send_renewal(self, stats: WorkerStats) -> bool:
+    def send_renewal(self, stats: messages.WorkerStats) -> bool:
         """Send a renewal of the lease by one ttl from now; keep what is granted. In a conversation.
 
         Returns:
@@ -224,7 +211,7 @@ class LeaseManager:
         sent_s = self._clock.monotonic()
         owner = self._owner(taken_ms=held.taken_ms, refused=refused)
         now_ms, pending = self._context.now_ms(), held.pending_renewal_id
-        request = RenewRequest(self.view.seen, now_ms, held.token, owner, held.terms, pending, stats)
+        request = messages.RenewRequest(self.view.seen, now_ms, held.token, owner, held.terms, pending, stats)
         self._guard.check()
         if held.serial < self.slot.oldest:
             # under a renewal id of this child's own it would end the lease of its parent
@@ -242,7 +229,7 @@ class LeaseManager:
         except SnowredisError:
             self.counts.renewals_failed += 1
             raise
-        if isinstance(reply, Lost):
+        if isinstance(reply, messages.Lost):
             if not reply.keeps_lane:
                 self.slot.drop_lost_lease()
             elif self.view.clocks_agree:
@@ -290,7 +277,7 @@ class LeaseManager:
         except StoreUnavailable:
             return None
 
-    def release(self, held: HeldLease, opened: str, stats: WorkerStats = NO_STATS) -> None:
+    def release(self, held: HeldLease, opened: str, stats: messages.WorkerStats = messages.NO_STATS) -> None:
         """Release *held*, which was detached or replaced before.
 
         Never raises, except for what interrupts this thread.
@@ -311,14 +298,14 @@ class LeaseManager:
             if is_interruption(error):
                 raise
 
-    def _send_release(self, held: HeldLease, opened: str, stats: WorkerStats) -> bool:
+    def _send_release(self, held: HeldLease, opened: str, stats: messages.WorkerStats) -> bool:
         """Release *held*; return False if it is that of the parent of this forked child, or left to other processes."""
         if self._guard.forked_since(held.generation):
             # it was detached before: it is the parent's
             return False
         sent_s = self._clock.monotonic()
         now_ms, pending = self._context.now_ms(), held.pending_renewal_id
-        request = ReleaseRequest(self.view.seen, now_ms, held.token, held.terms, pending, opened, stats)
+        request = messages.ReleaseRequest(self.view.seen, now_ms, held.token, held.terms, pending, opened, stats)
         # step 5, own: noted before the request is sent
         if not self.slot.record.note_release(held.token, sent=True) and held.is_recorded and self.slot.is_closed:
             # a signal handler has closed the record in the middle of this, with the lease in it: a process that finds
@@ -356,14 +343,14 @@ class LeaseManager:
         # a child that was forked meanwhile withdraws nothing
         if self._guard.forked_since(generation) or self.slot.asked[0] != token:
             return
-        options = WANTS_LANE + NOW
-        request = ClaimRequest(self.view.seen, self._context.now_ms(), token, owner, options=options)
+        options = messages.WANTS_LANE + messages.NOW
+        request = messages.ClaimRequest(self.view.seen, self._context.now_ms(), token, owner, options=options)
         reply = self.store.ask(request)
         # as in claim(): the token has a reply
         self.slot.set_asked("", "")
-        if isinstance(reply, Granted):
+        if isinstance(reply, messages.Granted):
             held = HeldLease.granted(reply.terms, self.config, token, serial, generation)
-            self._send_release(held, "0" * len(held.terms.lanes_ms), NO_STATS)
+            self._send_release(held, "0" * len(held.terms.lanes_ms), messages.NO_STATS)
 
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
@@ -375,5 +362,5 @@ class LeaseManager:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""
         held = self.detach()
         if held is not None:
-            self.release(held, "", NO_STATS._replace(ids_made=self.ids_made))
+            self.release(held, "", messages.NO_STATS._replace(ids_made=self.ids_made))
         self.close()

@@ -17,16 +17,6 @@ from snowredis.servers.runner import RedisScripts
 from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.protocol import messages
-from snowredis.snowflake.protocol.messages import (
-    REFUSED,
-    ClaimRequest,
-    CreateRequest,
-    ReleaseRequest,
-    RenewRequest,
-    Reply,
-    Request,
-    Seen,
-)
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 
 # the names of the pools that an embedded server ever had
@@ -35,11 +25,11 @@ KNOWN_KEY = "snowredis:embedded:pools"
 LOST = "lost=1"
 # the script of each request that a generator makes, and its replies. It makes the last one only on an embedded server
 # that has just started
-REQUESTS: dict[type, tuple[str, Iterable[type[Reply]]]] = {
-    ClaimRequest: ("claim", (messages.Granted, messages.Settling, messages.Behind, messages.PoolFull)),
-    RenewRequest: ("renew", (messages.Renewed, messages.Lost)),
-    ReleaseRequest: ("release", (messages.Released, messages.Gone)),
-    CreateRequest: ("create", (messages.Created, messages.Exists)),
+REQUESTS: dict[type, tuple[str, Iterable[type[messages.Reply]]]] = {
+    messages.ClaimRequest: ("claim", (messages.Granted, messages.Settling, messages.Behind, messages.PoolFull)),
+    messages.RenewRequest: ("renew", (messages.Renewed, messages.Lost)),
+    messages.ReleaseRequest: ("release", (messages.Released, messages.Gone)),
+    messages.CreateRequest: ("create", (messages.Created, messages.Exists)),
 }
 SCRIPTS = tuple(name for name, _ in REQUESTS.values())
 
@@ -84,14 +74,14 @@ class ScriptStore(Scripted):
             "reservation that it may have granted has ended",
         )
 
-    def ask(self, request: Request) -> Any:
+    def ask(self, request: messages.Request) -> Any:
         """Run the script of *request*, with its fields as arguments; return the reply."""
         if request.caller_ms - self._replied_ms > self.config.ttl_ms // 2:
             # this host stood still, or its calls fail: the connection may lead to a former master
             self.reconnect(also_in_use=False)
-        if self._refused_by and isinstance(request, ClaimRequest):
+        if self._refused_by and isinstance(request, messages.ClaimRequest):
             # the end of a pool: a process that was refused says so, and creates no pool that Redis has lost
-            request = request._replace(options=request.options + REFUSED)
+            request = request._replace(options=request.options + messages.REFUSED)
         name, expected = self.requests[type(request)]
         sent = self.request(name, *map(str, request))
         try:
@@ -103,13 +93,13 @@ class ScriptStore(Scripted):
             reply = parse_reply(texts, expected)
         except ValueError:
             raise self.unknown(texts) from None
-        if isinstance(request, ClaimRequest):
+        if isinstance(request, messages.ClaimRequest):
             self._refused_by = ""
         return reply
 
-    def _refused(self, request: Request, error: LayoutMismatch) -> LayoutMismatch:
+    def _refused(self, request: messages.Request, error: LayoutMismatch) -> LayoutMismatch:
         """Return the error for *request*, which another signature refused; note that of a claim."""
-        if not isinstance(request, ClaimRequest):
+        if not isinstance(request, messages.ClaimRequest):
             return error
         before = self._refused_by
         is_lost = before and error.stored == LOST
@@ -146,5 +136,5 @@ class RedisStore(RedisScripts, ScriptStore):
         """
         name = self.config.name
         if not self.result_of(lambda: self._client.sismember(KNOWN_KEY, name)):
-            self.ask(CreateRequest(Seen(), now_ms()))
+            self.ask(messages.CreateRequest(messages.Seen(), now_ms()))
             self.result_of(lambda: self._client.sadd(KNOWN_KEY, name))
