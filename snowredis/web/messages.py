@@ -148,7 +148,7 @@ def choose_media_type(accept: bytes) -> str:
     return best
 
 
-_QUALITY = re.compile(r";\s*q=([01](?:\.\d*)?)\s*$")
+_QUALITY = re.compile(r";\s*q=([01](?:\.\d*)?)\s*(?:;|$)")
 
 
 def qualities(header: str) -> dict[str, float]:

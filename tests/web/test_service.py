@@ -55,7 +55,7 @@ def test_ids_are_given_as_text_and_as_big_endian_int64_too(client: TestClient) -
         ("application/octet-stream, application/json;q=0.5", BINARY),
         ("image/png, text/plain", TEXT),
         ("application/json;q=0.5, text/plain;q=0.9", TEXT),
-        ("*/*;q=0.1, text/plain", TEXT),
+        ("*/*; q=0.1; level=1, text/plain", TEXT),
         ("text/plain, application/json,", TEXT),
         ("application/json;q=0, application/*;q=0.2", BINARY),
         ("image/png, */*;q=0", None),
