@@ -24,7 +24,7 @@ from snowredis.web.messages import HttpProblem
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 # name and port of a Host header
-_HOST = re.compile(r"(\*|[\w.-]+|\[[0-9a-f:.]+\])(:\d*)?", re.ASCII)
+_HOST = re.compile(r"(\*|[\w.-]+|\[[0-9a-f:.]+(?:%\w+)?\])(:\d*)?", re.ASCII)
 # a second and client, also at once; above it, its right token is refused, too
 WRONG_TOKENS_PER_S = 10
 # networks of clients whose wrong tokens are counted
@@ -57,7 +57,8 @@ class Guard:
         for name in map(str.lower, hosts):
             found = _HOST.fullmatch(f"[{name}]" if name.count(":") > 1 and name[0] != "[" else name)
             if not found or found[2]:
-                raise ConfigError(f"hosts must be names without a port, such as ids.internal, or '*', not {name!r}")
+                text = "SNOWREDIS_SERVE_HOSTS, or hosts=, takes names without a port, such as ids.internal, or '*', not"
+                raise ConfigError(f"{text} {name!r}")
             self._hosts.add(found[1])
         # a digest has one length for any input, and keeps the token itself out of memory
         self._digest = _sha256(token.encode()) if token else None

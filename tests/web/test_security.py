@@ -34,7 +34,8 @@ def basic(password: str, user: str = "any") -> dict[str, str]:
 def guarded(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Yield a client of a service for whose limits no time passes: a slow machine reaches them, too."""
     monkeypatch.setattr("snowredis.web.access.time", SimpleNamespace(monotonic=lambda: 1000.0))
-    with client_of(create_app(memory_pool(), token=TOKEN, hosts=["ids.example", "2001:db8::1"])) as client:
+    hosts = ["ids.example", "2001:DB8::1", "fe80::1%eth0"]
+    with client_of(create_app(memory_pool(), token=TOKEN, hosts=hosts)) as client:
         yield client
 
 
