@@ -164,8 +164,6 @@ def silent_together(snapshot: Snapshot) -> tuple[int, int, int, int] | None:
 
     None unless they are more than half of at least three: one fault of Redis or the network, and not of each of them.
     """
-    if snapshot.is_back:
-        return None
     living = processes_of(each for each in snapshot.living if each.state != "silent")
     # last heartbeat of each process, and until when the first of its generators has ids
     silent: dict[tuple[str, int], tuple[int, int]] = {}
@@ -188,6 +186,9 @@ def silent_together(snapshot: Snapshot) -> tuple[int, int, int, int] | None:
 def _no_renewals(snapshot: Snapshot) -> Condition | None:
     """Find the one fault behind the silence of most workers: Redis takes no renewals, or the network is cut."""
     refusal = snapshot.refusal
+    if snapshot.is_back:
+        # the last attempt of the service was one of those that failed in the outage
+        return None
     advice = f"{DO_NOT_RESTART}. Look what `snowredis doctor` says of Redis, on the host of a worker"
     if together := silent_together(snapshot):
         number, fleet, since_ms, until_ms = together
@@ -198,8 +199,7 @@ def _no_renewals(snapshot: Snapshot) -> Condition | None:
         text += f"have ids until {time_text(until_ms)} at least"
         over = ": for some of them that is over" if until_ms <= snapshot.info.now_ms else ""
         return Condition("critical", text + over, advice, number)
-    # just after an outage, the last attempt of the service was one of those that failed in it
-    if refusal is None or snapshot.is_back:
+    if refusal is None:
         return None
     # clocks are known to the length of a reply
     others = any(each.renewed_ms > refusal.since_ms + 1_000 for each in snapshot.living)
@@ -265,7 +265,7 @@ def _silent(snapshot: Snapshot) -> Condition | None:
     """Find processes that sent no heartbeat lately, and those whose leases expired in the last hour."""
     info = snapshot.info
     silent = [each for each in snapshot.in_state("silent", "expired") if each.end_ms > info.now_ms - SHOWN_MS]
-    if not silent or silent_together(snapshot):
+    if not silent or (silent_together(snapshot) and not snapshot.is_back):
         return None
     number, until_ms = len(processes_of(silent)), max(each.ids_until_ms for each in silent)
     since_ms = min(each.renewed_ms for each in silent)

@@ -399,6 +399,10 @@ def test_a_refusal_of_this_process_is_known_before_anybody_is_silent() -> None:
     # Redis is just back: that was one of the attempts that failed in the outage
     back = Snapshot(info(), FLEET, refusal=Refusal("connection refused", NOW_MS), is_back=True)
     assert status_of(back).level == "ok"
+    # whoever looks then, with or without a memory of the outage, is told the same of a restart
+    silent = Snapshot(info(), tuple(each._replace(state="silent") for each in FLEET))
+    assert answers(silent) == answers(replace(silent, is_back=True))
+    assert answers(silent)[0].answer == "unknown"
 
 
 @pytest.mark.parametrize("reserve_ms", [0, RESERVE_MS])
