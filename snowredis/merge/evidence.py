@@ -347,8 +347,9 @@ class Evidence:
             rests, parts = {number % by for number in islice(first, _TRIED)}, list[tuple[str, Two]]()
             # a time in seconds has one multiple, and some rest
             are_kinds = not by & (by - 1) or len({number // by for number in islice(first, _TRIED)}) > 1
-            # amounts have any rest
+            # amounts have any rest, or are round
             is_packed = max(rests) << 8 < by or len(rests) * 4 <= min(len(first), _TRIED, by * 2)
+            is_packed &= max(rests) > 0 or by >> 32 > 0
             if is_packed and (max(first) // by, max(second) // by) in ends:
                 parts.append((f"{by:,}s", _two({number // by for number in side} - {0} for side in (first, second))))
             if are_kinds and max(rests) << 8 < by and 10**6 <= by <= min(max(first), max(second)):

@@ -167,7 +167,7 @@ def test_keys_that_are_not_primary_are_keys(two: Two, offline: Cli) -> None:
 def test_a_game_that_counts_within_keys_and_from_large_numbers_is_understood(two: Two, offline: Cli) -> None:
     """Ids within a key, ids of few large numbers, with names that say nothing; amounts, which are no packed ids."""
     tables = (
-        "CREATE TABLE hero (id INT, realm INT, name TEXT, gold INT, seen INT, PRIMARY KEY (id, realm)) WITHOUT ROWID;"
+        "CREATE TABLE hero (id INT, realm INT, name TEXT, gold INT, rent INT, seen INT, PRIMARY KEY (id, realm)) WITHOUT ROWID;"
         "CREATE TABLE guild (id INTEGER PRIMARY KEY, name TEXT, owner INT);"
         "CREATE TABLE ranks (guild_id INT, rank INT, title TEXT, PRIMARY KEY (guild_id, rank));"
         "CREATE TABLE spell (id INT, owner INT, PRIMARY KEY (id, owner)); CREATE TABLE item (id BIGINT PRIMARY KEY, name TEXT);"
@@ -175,7 +175,7 @@ def test_a_game_that_counts_within_keys_and_from_large_numbers_is_understood(two
     )
     rows = {
         s: ";".join(
-            [f"INSERT INTO hero VALUES ({i}, {i % 3 + 1}, '{s}', {i * 16384 + i * i}, {10**9 + i})" for i in range(1, 62)]
+            [f"INSERT INTO hero VALUES ({i}, {i % 3 + 1}, '{s}', {i * 16384 + i * i}, {i * 100}, {10**9 + i})" for i in range(1, 62)]
             + [f"INSERT INTO guild VALUES ({i}, '{s} {'xyzuvwabc'[i - 1]}', {i * 7 - 3})" for i in range(1, 10)]
             + [f"INSERT INTO ranks VALUES ({i}, {n}, 'Rank')" for i in range(1, 10) for n in (0, 1)]
             + [f"INSERT INTO spell VALUES ({i % 7 + 1}, {i})" for i in range(1, 62)]
