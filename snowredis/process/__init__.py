@@ -23,5 +23,5 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    before = functools.partial(LOADING.acquire, timeout=_LONGEST_WAIT_S)
-    os.register_at_fork(before=before, after_in_parent=_after_fork, after_in_child=_after_fork)
+    _before_fork = functools.partial(LOADING.acquire, timeout=_LONGEST_WAIT_S)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
