@@ -155,7 +155,10 @@ class Routes:
 
 
 async def _no_id(_request: Request) -> Response:
-    return Response(headers=messages.PLAIN_HEADERS)
+    response = Response(headers=messages.PLAIN_HEADERS)
+    # it would have to be that of the body of GET
+    del response.headers["content-length"]
+    return response
 
 
 _DRAINING = HttpProblem(503, "Draining", "this process of the service is stopping", 1)
