@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -338,24 +338,22 @@ def checksum(tables: Tables) -> str:
     return hashlib.blake2b(json.dumps(described, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def obstacles(names: Iterable[str], first: Tables, second: Tables, *, runs_triggers: bool) -> Iterator[str]:
-    """Yield tables that cannot be copied, and those that differ between the databases."""
-    for name in names:
-        mine, its = first[name], second.get(name)
-        columns = [{c.name: c.description for c in table.columns.values()} for table in (mine, its) if table]
-        differ = [each for each in {**columns[0], **columns[-1]} if columns[0].get(each) != columns[-1].get(each)]
-        if its is None or differ:
-            found = (f"{each} is {' and '.join(of.get(each, 'missing') for of in columns)}" for each in differ[:5])
-            text = f"differs between the first and the second database: {', '.join(found)}"
-            yield f'[{name}] {text if its else "is only in the first database"}: make them the same, or rows = "skip"'
-            continue
-        for text in dict.fromkeys(mine.refusals + mine.refusals_as_first + its.refusals):
-            yield f'[{name}] {text}, or rows = "skip"'
-        for trigger, _, _ in mine.triggers if runs_triggers else ():
-            yield (
-                f"[{name}] the trigger {trigger} would run at each row, and cannot be switched off: "
-                f"DROP TRIGGER `{trigger}`; and create it again afterwards (SHOW CREATE TRIGGER)"
-            )
+def obstacles(name: str, first: Table, second: Table | None, *, runs_triggers: bool) -> Iterator[str]:
+    """Yield why a table cannot be copied, or how it differs between the databases."""
+    columns = [{c.name: c.description for c in table.columns.values()} for table in (first, second) if table]
+    differ = [each for each in {**columns[0], **columns[-1]} if columns[0].get(each) != columns[-1].get(each)]
+    if second is None or differ:
+        found = (f"{each} is {' and '.join(of.get(each, 'missing') for of in columns)}" for each in differ[:5])
+        text = f"differs between the first and the second database: {', '.join(found)}"
+        yield f'[{name}] {text if second else "is only in the first database"}: make them the same, or rows = "skip"'
+        return
+    for text in dict.fromkeys(first.refusals + first.refusals_as_first + second.refusals):
+        yield f'[{name}] {text}, or rows = "skip"'
+    for trigger, _, _ in first.triggers if runs_triggers else ():
+        yield (
+            f"[{name}] the trigger {trigger} would run at each row, and cannot be switched off: "
+            f"DROP TRIGGER `{trigger}`; and create it again afterwards (SHOW CREATE TRIGGER)"
+        )
 
 
 def parents_first(tables: Mapping[str, Table], names: list[str]) -> tuple[list[str], list[str]]:

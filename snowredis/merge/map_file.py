@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import HEAD, ROWID, ForeignKey, Table, TableColumn, Tables, checksum
+from snowredis.merge.databases import HEAD, ROWID, ForeignKey, Table, TableColumn, Tables, checksum, obstacles
 
 ROWS = ("copy", "first", "skip")
 # words whose value is a list of columns; each says what happens to the values
@@ -196,7 +196,7 @@ def refusal(problems: Sequence[str]) -> MergeError:
 # --- what the map alone can be wrong in ------------------------------------------------------------------
 
 
-def problems_of(the_map: Map, first: Tables, second: Tables, *, is_sqlite: bool) -> Iterator[str]:
+def problems_of(the_map: Map, first: Tables, second: Tables, kind: str) -> Iterator[str]:
     """Yield everything that is wrong in a map of these tables, each with what to write."""
     the_map.find_ids(first)
     if the_map.head.get("reviewed") is not True:
@@ -212,9 +212,10 @@ def problems_of(the_map: Map, first: Tables, second: Tables, *, is_sqlite: bool)
             yield from (f"[{name}] {text}" for text in found)
             for column, rule in said.rules.items():
                 if about := first[name].columns.get(column):
-                    yield from (f"[{name}] {text}" for text in _wrong_rule(said, rule, about, is_sqlite=is_sqlite))
+                    yield from (f"[{name}] {text}" for text in _wrong_rule(said, rule, about, kind))
             for key in first[name].foreign_keys:
                 yield from (f"[{name}] {text}" for text in _apart(the_map, name, key))
+            yield from obstacles(name, first[name], second.get(name), runs_triggers=kind == "mysql")
 
 
 def _changed_tables(the_map: Map, first: Tables, second: Tables) -> Iterator[str]:
@@ -270,11 +271,11 @@ def _wrong_texts(the_map: Map, name: str) -> Iterator[str]:
         yield "match: which column is the id of such a row? Leave one column in id that is a key by itself"
 
 
-def _wrong_rule(said: TableMap, rule: str, column: TableColumn, *, is_sqlite: bool) -> Iterator[str]:
+def _wrong_rule(said: TableMap, rule: str, column: TableColumn, kind: str) -> Iterator[str]:
     name = column.name
     if column.is_generated:
         yield f"{name} is computed by the database: take it out"
-    movable = ("int", "text", "bytes", "other") if is_sqlite else ("int", "text")
+    movable = ("int", "text", "bytes", "other") if kind == "sqlite" else ("int", "text")
     if rule in ("id", "of", "flake", "top") and column.kind not in movable:
         yield f'{name} is {column.type}, which holds no number: write sql.{name} = "…" instead of {rule}'
     if name == ROWID and rule != "id":

@@ -21,17 +21,7 @@ from typing import NamedTuple
 from snowredis.core.values import iso_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import (
-    MARK,
-    ForeignKey,
-    Progress,
-    database_errors,
-    is_named_after,
-    obstacles,
-    parents_first,
-    text_literal,
-    url_of,
-)
+from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, is_named_after, parents_first, url_of
 from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Tables
 from snowredis.merge.evidence import Evidence
@@ -109,7 +99,7 @@ def merge(
                     f"another process merges into {url_of(engine)}. Nothing was changed by this one; wait for the "
                     "other, or stop it, and run the same command again."
                 )
-            problems = list(problems_of(the_map, first.tables, second.tables, is_sqlite=first.kind == "sqlite"))
+            problems = list(problems_of(the_map, first.tables, second.tables, first.kind))
             if problems:
                 raise refusal(problems)
             translation = Translation(the_map, first, second, progress)
@@ -172,9 +162,6 @@ class _Run:
         """
         self._check_mark()
         translation = self.translation
-        tables = self.first.tables, self.second.tables
-        if problems := list(obstacles(self.names, *tables, runs_triggers=self.first.ends_by_ddl)):
-            raise refusal(problems)
         if self.names:
             self.first.lock([self.first.tables[name].sql for name in self.names])
         self.progress.start("comparing ids")
@@ -385,7 +372,7 @@ class _Run:
         now = iso_text(time.time_ns() // 1_000_000)
         texts = ", ".join(self.first.literal(text) for text in (offsets, self.map.checksum, seen))
         plus = self.translation.offsets[""]
-        self.first.run(f"INSERT INTO {MARK} VALUES ({text_literal(second)}, {text_literal(now)}, {plus}, {texts})")
+        self.first.run(f"INSERT INTO {MARK} VALUES ('{second}', '{now}', {plus}, {texts})")
 
 
 def _rows_seen(translation: Translation) -> dict[str, str]:
