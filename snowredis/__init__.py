@@ -25,6 +25,7 @@ from snowredis.process import LOADING, VERSION
 # takes the system's functions of time before a test replaces them, as freezegun does: loaded at the first id, it would
 # keep those of the test for ever
 from snowredis.process import clock as _clock  # noqa: F401
+from snowredis.process.threads import locked
 
 if TYPE_CHECKING:
     # "as": they are exported, which type checkers do not see from __all__ below
@@ -83,17 +84,17 @@ __all__ = ["__version__", *_MODULE_OF, *_MODULES, *errors.__all__]  # noqa: PLE0
 
 
 def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF and name not in _MODULES:
+        raise AttributeError(f"module 'snowredis' has no attribute {name!r}")
+    globals()[name] = value = locked(LOADING, _load, name)
+    return value
+
+
+def _load(name: str) -> Any:
     import importlib
 
-    with LOADING:
-        if name in _MODULE_OF:
-            value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-        elif name in _MODULES:
-            value = importlib.import_module(f"snowredis.{name}")
-        else:
-            raise AttributeError(f"module 'snowredis' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    module = importlib.import_module(_MODULE_OF.get(name, f"snowredis.{name}"))
+    return getattr(module, name) if name in _MODULE_OF else module
 
 
 def __dir__() -> list[str]:

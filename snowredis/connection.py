@@ -11,6 +11,7 @@ from snowredis.errors import LayoutError
 from snowredis.process import LOADING
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.log import log
+from snowredis.process.threads import locked
 from snowredis.settings import SETTINGS, Server, Settings, check_settings, settings_of_process
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol.open import layout_of, open_store
@@ -98,10 +99,8 @@ def _open(given: Mapping[str, Any]) -> SnowflakeGenerator:
     if max_wait_ms is None:
         max_wait_ms = LONG_WAIT_MS if policy == "wait" else ClockRules().max_wait_ms
     rules = ClockRules(policy=policy, max_wait_ms=max_wait_ms, max_ahead_ms=used["max_ahead_ms"])
-    with LOADING:
-        store = open_store(url, used)
     return SnowflakeGenerator(
-        store,
+        locked(LOADING, open_store, url, used),
         clock=clock,
         rules=rules,
         # ids of a test are the same in every run
