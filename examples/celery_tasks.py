@@ -36,14 +36,7 @@ def make_order(customer: str) -> list[str]:
 if __name__ == "__main__":
     # in a shell: celery -A celery_tasks worker --concurrency=2 -n orders@here
     celery = [sys.executable, "-m", "celery", "--quiet", "-A", "celery_tasks"]
-    options = [
-        "--concurrency=2",
-        "-n",
-        "orders@here",
-        "--loglevel=ERROR",
-        "--without-mingle",
-        "--without-gossip",
-    ]
+    options = ["--concurrency=2", "-n", "orders@here", "--loglevel=ERROR", "--without-mingle", "--without-gossip"]
     worker = subprocess.Popen([*celery, "worker", *options], cwd=Path(__file__).parent)
     try:
         # by name, as programs do that do not import the task

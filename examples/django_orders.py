@@ -94,11 +94,7 @@ assert order.pk is None
 order.save()
 print(f"\nan order gets its id when it is saved: {order.pk}")
 print("its page:", Client().get(f"/orders/{order.pk}/").content.decode())
-print(
-    "a number that is not an id is not found:",
-    Client().get("/orders/99999999999999999999/").status_code,
-    "\n",
-)
+print("a number that is not an id is not found:", Client().get("/orders/99999999999999999999/").status_code, "\n")
 
 for lease in WorkerPool("embedded://", "django-orders").workers():
     print(f"worker id {lease.worker} is leased by {lease.host}:{lease.pid} ({lease.label})")

@@ -300,20 +300,11 @@ def report(directory: Path, claims: list[dict[str, Any]]) -> list[tuple[str, boo
     back_lanes, back_times = servers.get(SET_BACK, (Counter(), []))
     back_s = (max(back_times) - min(back_times)).total_seconds() if back_times else 0
     checks = [
-        (
-            f"{len(rows):,} rows merged with plain INSERTs, none is missing",
-            not error and len(rows) == in_shards > 0,
-        ),
-        (
-            "every id is unique, over players and items of both shards",
-            len({row[0] for row in rows}) == len(rows),
-        ),
+        (f"{len(rows):,} rows merged with plain INSERTs, none is missing", not error and len(rows) == in_shards > 0),
+        ("every id is unique, over players and items of both shards", len({row[0] for row in rows}) == len(rows)),
         ("foreign keys are intact", not merged.execute("PRAGMA foreign_key_check").fetchall()),
         ("each id names the server that wrote the row, and when it did", right),
-        (
-            "rows of the killed server, and of the one in its place, are there",
-            {KILLED, IN_ITS_PLACE} <= set(servers),
-        ),
+        ("rows of the killed server, and of the one in its place, are there", {KILLED, IN_ITS_PLACE} <= set(servers)),
         (
             f"{SET_BACK} continued in another namespace when its clock went back",
             len({lane[2] for lane in back_lanes}) == 2 and back_s >= SET_BACK_S - AHEAD_MS / 1000,
@@ -354,10 +345,7 @@ def report_of_counters(directory: Path) -> list[tuple[str, bool]]:
     return [
         *checks,
         ("merge check finds no id twice in the shards that were numbered", clashes == 0),
-        (
-            "merge check finds every clash of the counters",
-            found == both and {code for code, _ in bad} == {10},
-        ),
+        ("merge check finds every clash of the counters", found == both and {code for code, _ in bad} == {10}),
         (f"merge draft and run mend it: {rows:,} rows in one database", not wrong and rows == of),
         ("… and every item has the owner that it had", intact and still_owned == owned),
     ]

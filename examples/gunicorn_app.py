@@ -63,15 +63,7 @@ def main():
         # in a project of yours: gunicorn --config python:snowredis.integrations.gunicorn --workers 3 project:app
         server = subprocess.Popen(
             [sys.executable, "-m", "gunicorn", "--config", "python:snowredis.integrations.gunicorn"]
-            + [
-                "--workers",
-                "3",
-                "--bind",
-                f"fd://{listener.fileno()}",
-                "--log-level",
-                "error",
-                "gunicorn_app:app",
-            ],
+            + ["--workers", "3", "--bind", f"fd://{listener.fileno()}", "--log-level", "error", "gunicorn_app:app"],
             cwd=Path(__file__).parent,
             pass_fds=[listener.fileno()],
         )

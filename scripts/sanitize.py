@@ -19,10 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "sanitize"
-TESTS = [
-    "tests/snowflake/ids/test_implementations.py",
-    "tests/snowflake/ids/test_extension.py",
-]
+TESTS = ["tests/snowflake/ids/test_implementations.py", "tests/snowflake/ids/test_extension.py"]
 COMPILER = os.environ.get("CC", "gcc")
 FLAGS = [
     "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer",

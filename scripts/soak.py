@@ -186,10 +186,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), metavar="J")
     parser.add_argument("--seconds", type=float, metavar="BOUND", help="start no schedule after this many seconds")
     parser.add_argument(
-        "--trace",
-        type=Path,
-        metavar="FILE",
-        help="log the runs there; scripts/model --trace FILE checks them",
+        "--trace", type=Path, metavar="FILE", help="log the runs there; scripts/model --trace FILE checks them"
     )
     parser.add_argument("--replay", type=int, metavar="SEED", help="play one schedule and show it")
     options = parser.parse_args()

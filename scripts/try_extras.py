@@ -56,13 +56,7 @@ LEASED = "import snowredis, sys; print(len(snowredis.WorkerPool(*sys.argv[1:]).w
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
     done = subprocess.run(
-        command,
-        check=False,
-        cwd=cwd,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
+        command, check=False, cwd=cwd, env=os.environ | variables, capture_output=True, text=True, timeout=LIMIT_S
     )
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -59,21 +59,8 @@ CONTESTANTS: tuple[Contestant, ...] = (
     # takes ids of the generator that the one before has configured; imported as the functions of other libraries are
     Contestant(BY_NAME, OURS, "from snowredis import next_id; next_id()"),
     # fewer than the 1,024 ids that the default layout has in a ms
-    Contestant(
-        "ids.next_id()",
-        OURS,
-        _DEFAULT_IDS,
-        threads=(1,),
-        calls=900,
-        name="ids.next_id(), default layout",
-    ),
-    Contestant(
-        f"ids.next_ids({BATCH})",
-        OURS,
-        _IDS,
-        per_call=BATCH,
-        name=f"ids.next_ids({BATCH:,}), an id",
-    ),
+    Contestant("ids.next_id()", OURS, _DEFAULT_IDS, threads=(1,), calls=900, name="ids.next_id(), default layout"),
+    Contestant(f"ids.next_ids({BATCH})", OURS, _IDS, per_call=BATCH, name=f"ids.next_ids({BATCH:,}), an id"),
     Contestant(
         "ids.fill(buffer)",
         OURS,
@@ -107,11 +94,7 @@ CONTESTANTS: tuple[Contestant, ...] = (
         calls=3_000,
     ),
     Contestant("TSID.create()", "tsidpy", "from tsidpy import TSID"),
-    Contestant(
-        "sf.next_id()",
-        "sonyflake-py",
-        "from sonyflake import SonyFlake; sf = SonyFlake(machine_id=lambda: 1)",
-    ),
+    Contestant("sf.next_id()", "sonyflake-py", "from sonyflake import SonyFlake; sf = SonyFlake(machine_id=lambda: 1)"),
     Contestant(
         "await gen.generate()",
         "snowflakekit",

@@ -68,8 +68,4 @@ def measure(*, quick: bool) -> dict[str, Any]:
             for at, (worker, label, threads) in enumerate(cases)
         ]
         first = running[0].said
-        return {
-            "rounds": rounds,
-            "missing": first["missing"] | NOT_INSTALLABLE,
-            "rows": rows,
-        }
+        return {"rounds": rounds, "missing": first["missing"] | NOT_INSTALLABLE, "rows": rows}

@@ -18,8 +18,7 @@ _PAUSES = {
 
 def _row(results: Results, label: str, of: str, pause: str) -> dict[str, Any] | None:
     return next(
-        (row for row in results["first"]["rows"] if (row["label"], row["of"], row["pause"]) == (label, of, pause)),
-        None,
+        (row for row in results["first"]["rows"] if (row["label"], row["of"], row["pause"]) == (label, of, pause)), None
     )
 
 

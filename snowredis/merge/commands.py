@@ -191,9 +191,4 @@ MERGE = Command(
     "Needs the extra merge: pip install 'snowredis[merge]'.",
     commands=list(map(_needing_extra, _MERGE_COMMANDS)),
 )
-MIGRATE = Command(
-    "migrate",
-    "prove that new ids never equal those that a column has",
-    "",
-    commands=[PROOF],
-)
+MIGRATE = Command("migrate", "prove that new ids never equal those that a column has", "", commands=[PROOF])

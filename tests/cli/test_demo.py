@@ -86,9 +86,7 @@ def left_behind(directory: Path) -> list[str]:
 
 
 @pytest.mark.timeout(100)
-def test_a_whole_demo_makes_no_id_twice_and_leaves_nothing_behind(
-    short_directory: Path,
-) -> None:
+def test_a_whole_demo_makes_no_id_twice_and_leaves_nothing_behind(short_directory: Path) -> None:
     program = "import sys; from snowredis.cli.commands.demo import run; sys.exit(run(None, 6, 3))"
     process = start([sys.executable, "-c", program], short_directory)
     out, err = process.communicate()

@@ -33,10 +33,7 @@ LOST = replace(NOTHING_LOST, lost=50, lost_for_ms=9000, noticed=True)
             replace(LOST, identities=2, replicas=1),
             {"durability": "detect", "failover_slack": 22, "min_replicas": "all"},
         ),
-        (
-            replace(NOTHING_LOST, noticed=True, identities=2, replicas=2),
-            {"durability": "detect", "failover_slack": 18},
-        ),
+        (replace(NOTHING_LOST, noticed=True, identities=2, replicas=2), {"durability": "detect", "failover_slack": 18}),
     ],
 )
 def test_the_settings_follow_from_what_was_seen(trial: Trial, settings: dict[str, Any]) -> None:

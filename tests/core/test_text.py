@@ -149,11 +149,7 @@ def test_parse_says_which_character_is_foreign_and_where(form: str, char: str) -
 
 @pytest.mark.parametrize("form", [*WIDTHS, "decimal"])
 def test_parse_refuses_values_from_2_to_the_63_on(form: str) -> None:
-    just_over = {
-        "decimal": "9223372036854775808",
-        "base62": "AzL8n0Y58m8",
-        "hex": "8000000000000000",
-    }[form]
+    just_over = {"decimal": "9223372036854775808", "base62": "AzL8n0Y58m8", "hex": "8000000000000000"}[form]
     assert f"it is {2**63}, past {MAX_ID} (2**63 - 1)" in refusal(just_over, form)
 
 

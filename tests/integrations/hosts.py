@@ -169,12 +169,7 @@ def run_host(
 
 @contextmanager
 def gunicorn(
-    server: RedisServer,
-    directory: Path,
-    *options: str,
-    conf: str = HOOKS,
-    app: str = WSGI,
-    **more: Any,
+    server: RedisServer, directory: Path, *options: str, conf: str = HOOKS, app: str = WSGI, **more: Any
 ) -> Iterator[Host]:
     """Run gunicorn with *conf* as its configuration and *options* on its command line. *more*: as of run_host()."""
     from gunicorn.config import Config

@@ -391,12 +391,7 @@ def test_tables_that_one_generator_numbers_are_named(two: Two, offline: Cli) -> 
 def test_names_that_are_words_or_have_odd_characters_are_no_matter(two: Two, merging: Cli) -> None:
     tables = 'CREATE TABLE "schema" ("rows" INTEGER PRIMARY KEY, "keep" TEXT); CREATE TABLE "a.b %c" ("i d" INTEGER PRIMARY KEY, "x:y" TEXT)'
     rows = "INSERT INTO \"schema\" VALUES (1, 'x%s');INSERT INTO \"a.b %%c\" VALUES (1, '%%s')".replace("x%s", "x%%s")
-    urls = two(
-        "sqlite",
-        tables,
-        rows.replace("%%", "%"),
-        rows.replace("%%", "%").replace("x", "y"),
-    )
+    urls = two("sqlite", tables, rows.replace("%%", "%"), rows.replace("%%", "%").replace("x", "y"))
     done = merging(urls)
     assert done.code == 0, done.out + done.err
     assert rows_of(urls[0], 'SELECT count(*) FROM "schema"') == [(2,)]

@@ -15,15 +15,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.monitor.metrics import (
-    POOL,
-    PROCESS,
-    SEGMENTS,
-    SERVICE,
-    Samples,
-    TotalsTracker,
-    samples_of,
-)
+from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE, Samples, TotalsTracker, samples_of
 from snowredis.numbers import create_tag
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import memory_pool

@@ -10,14 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from snowredis.numbers import (
-    NumbersClosed,
-    NumbersExhausted,
-    create_tag,
-    delete_tag,
-    open_tag,
-    show_tag,
-)
+from snowredis.numbers import NumbersClosed, NumbersExhausted, create_tag, delete_tag, open_tag, show_tag
 from snowredis.numbers.segments import open_generator
 from snowredis.numbers.stores import tag_keys
 from snowredis.testing import memory_pool

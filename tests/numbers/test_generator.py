@@ -14,12 +14,7 @@ from typing import Any
 import pytest
 
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
-from snowredis.numbers import (
-    NumbersClosed,
-    SegmentGenerator,
-    create_tag,
-    open_tag,
-)
+from snowredis.numbers import NumbersClosed, SegmentGenerator, create_tag, open_tag
 from snowredis.numbers.buffer import Buffer
 from snowredis.numbers.formats import MAX_NUMBER
 from snowredis.numbers.masters import Steps

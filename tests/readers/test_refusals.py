@@ -414,9 +414,7 @@ def test_a_partition_whose_fence_is_switched_off_is_refused(engine: sa.Engine, s
         watermark.advance()
 
 
-def test_an_update_moves_an_old_row_to_another_partition_and_an_insert_of_its_id_is_refused(
-    engine: sa.Engine,
-) -> None:
+def test_an_update_moves_an_old_row_to_another_partition_and_an_insert_of_its_id_is_refused(engine: sa.Engine) -> None:
     run_all(engine, (*PARTITIONED, fence_of("events")), {})
     made = [id_of(0, worker) for worker in range(5)]
     rows = ", ".join(f"({an_id}, 'new')" for an_id in made)

@@ -17,13 +17,7 @@ from redis.sentinel import Sentinel, SentinelManagedSSLConnection
 import snowredis
 from snowredis import WorkerPool
 from snowredis.errors import ConfigError, LeaseExpired, StoreUnavailable
-from snowredis.servers.clients import (
-    address,
-    client_of_url,
-    fresh_copy,
-    open_client,
-    without_retries,
-)
+from snowredis.servers.clients import address, client_of_url, fresh_copy, open_client, without_retries
 from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from snowredis.servers.failover import ClusterClient
 from snowredis.servers.refusals import redacted

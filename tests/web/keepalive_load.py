@@ -56,11 +56,7 @@ async def _client(ports: Sequence[int], number: int, request: bytes, seen: Loade
 
 
 async def _ask(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    request: bytes,
-    seen: Loaded,
-    stop: asyncio.Event,
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, seen: Loaded, stop: asyncio.Event
 ) -> None:
     while not stop.is_set():
         writer.write(request)

@@ -19,9 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "service.md"
 
 
 @pytest.mark.usefixtures("each_request_reads")
-def test_the_user_of_the_page_may_do_all_that_the_service_does_and_no_more(
-    own_server: RedisServer,
-) -> None:
+def test_the_user_of_the_page_may_do_all_that_the_service_does_and_no_more(own_server: RedisServer) -> None:
     if int(own_server.client().info("server")["redis_version"].partition(".")[0]) < 7:
         pytest.skip("the rules are written for Redis 7")
     new_pool(own_server.url, "orders")

@@ -15,14 +15,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockMovedBack, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.testing import DEFAULT_START_MS, ManualClock, memory_pool
-from snowredis.web.messages import (
-    BINARY,
-    JSON,
-    TEXT,
-    HttpProblem,
-    choose_media_type,
-    problem_of,
-)
+from snowredis.web.messages import BINARY, JSON, TEXT, HttpProblem, choose_media_type, problem_of
 from snowredis.web.service import create_app, from_environment
 from tests.support.pools import new_pool
 from tests.support.prometheus import check_text

@@ -178,8 +178,6 @@ DEMO = Command(
     """Starts a private Redis in a temporary directory, and processes that make ids. One is killed with -9, the
 clock of another is set back, and a new process starts in the place of the dead one. At the end all ids are checked,
 and everything is removed, also after Ctrl-C.""",
-    [
-        ("snowredis demo", "20 seconds, 5 workers"),
-    ],
+    [("snowredis demo", "20 seconds, 5 workers")],
     run=run,
 )

@@ -262,9 +262,7 @@ RUN = Command(
 SNOWREDIS_FROM and SNOWREDIS_UNTIL (ms since 1970). The worker id is for one process: others of the program inherit the
 variable, and would repeat its ids. Signals and the exit code are passed on. The program is ended before its reservation
 ends, if that cannot be renewed: exit code 8.""",
-    [
-        ("snowredis run --pool orders -- node server.js", "one process"),
-    ],
+    [("snowredis run --pool orders -- node server.js", "one process")],
     _add_arguments,
     _run,
 )

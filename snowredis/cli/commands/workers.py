@@ -118,10 +118,7 @@ DOCTOR = Command(
     "check for known problems, and show how to fix them",
     """Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if
 there are warnings, with 4 if Redis does not answer, and with 9 if there are critical problems.""",
-    [
-        ("snowredis doctor", "host, Redis and pools"),
-        ("snowredis doctor --pool orders", "this pool alone"),
-    ],
+    [("snowredis doctor", "host, Redis and pools"), ("snowredis doctor --pool orders", "this pool alone")],
     Parser.add_redis,
     _doctor,
     json="one JSON object per line",

@@ -414,9 +414,7 @@ class IdAllocator:
             state: State = old.state
             # it must stay known how far the lanes are used
             sealed = state._replace(
-                lanes=self._lanes(position),
-                outages=self._outages(position),
-                last=self._last_tick(position),
+                lanes=self._lanes(position), outages=self._outages(position), last=self._last_tick(position)
             )
             if self.generator._supersede(old, self._tick(position), self._sealed._replace(state=sealed)):
                 return

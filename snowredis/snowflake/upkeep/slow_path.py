@@ -125,11 +125,7 @@ class SlowPath:
     """
 
     def __init__(
-        self,
-        context: Context,
-        leases: LeaseManager,
-        allocator: IdAllocator,
-        lifecycle: LeaseLifecycle,
+        self, context: Context, leases: LeaseManager, allocator: IdAllocator, lifecycle: LeaseLifecycle
     ) -> None:
         self._context, self._guard = context, context.guard
         self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle

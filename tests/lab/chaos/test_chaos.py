@@ -77,16 +77,7 @@ def test_leases_that_trust_their_ttl_are_caught_repeating_ids(short_path: Path) 
     for seed in range(25):
         directory = short_path / str(seed)
         directory.mkdir()
-        plan = Plan(
-            seed,
-            processes=2,
-            faults=1,
-            seconds=3.0,
-            ttl_s=1.2,
-            layout=layout,
-            plain_ttl=True,
-            rest_s=0.005,
-        )
+        plan = Plan(seed, processes=2, faults=1, seconds=3.0, ttl_s=1.2, layout=layout, plain_ttl=True, rest_s=0.005)
         Fleet(plan, directory, kinds=kinds).run()
         verdict = check(directory, layout)
         if verdict.repeated:

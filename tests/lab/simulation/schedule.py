@@ -150,10 +150,7 @@ class Simulation:
         # an exhausted sequence borrows ticks, too
         ahead_ms = max(ahead_ms, random.choice((0, 0, 1_000)))
         rules = ClockRules(policy=policy, max_wait_ms=max_wait_ms, max_ahead_ms=ahead_ms)
-        self.options: dict[str, Any] = {
-            "rules": rules,
-            "sequence_start": random.choice(("spread", "zero") * 2),
-        }
+        self.options: dict[str, Any] = {"rules": rules, "sequence_start": random.choice(("spread", "zero") * 2)}
         self.size = random.randint(2, 6)
         self.makers = random.choice((1, 1, 2))
         # between two calls of a process

@@ -29,12 +29,7 @@ pytestmark = [
 
 SMALL = (Run("fork", "pass"), Run("end-crash", "violation", ("cut",)))
 # rules in whose scenarios other settings come, where a log ends
-OTHER_SETTINGS = (
-    "start at the end",
-    "above the pool before",
-    "end on every copy",
-    "refused processes create nothing",
-)
+OTHER_SETTINGS = ("start at the end", "above the pool before", "end on every copy", "refused processes create nothing")
 # scenarios of pools that nobody may trust: their scripts grant what the specification refuses
 OTHER_DURABILITY = ("none", "none: no adoption", "reachable marks")
 

@@ -294,11 +294,7 @@ def test_a_clock_before_the_epoch_is_refused(pool: MemoryPool, clock: ManualCloc
 
 @pytest.mark.parametrize(
     ("options", "step_ms"),
-    [
-        ({"clock_policy": "wait"}, -HOUR_MS),
-        ({}, -24 * 365 * HOUR_MS * 3),
-        ({}, HOUR_MS),
-    ],
+    [({"clock_policy": "wait"}, -HOUR_MS), ({}, -24 * 365 * HOUR_MS * 3), ({}, HOUR_MS)],
     ids=["behind", "before the epoch", "ahead"],
 )
 def test_a_process_whose_clock_allows_no_id_is_not_ready(

@@ -30,11 +30,7 @@ MOST_WORDS = 1_200
 
 def values_of(config: PoolConfig) -> dict[str, Any]:
     """Return what follows from the settings of a pool, as the vectors have it."""
-    return {
-        "signature": config.signature,
-        "heartbeat_ms": config.heartbeat_ms,
-        "usable_lanes": config.ordinary_lanes,
-    }
+    return {"signature": config.signature, "heartbeat_ms": config.heartbeat_ms, "usable_lanes": config.ordinary_lanes}
 
 
 def config_of(signature: str) -> PoolConfig:
