@@ -96,7 +96,10 @@ def _gap(url: str) -> str:
 
 def _twice(url: str) -> str:
     """Return an error's text if *url* names its server, database or user twice, of which redis-py takes one."""
-    scheme, address, path, query, _ = urlsplit(url)
+    # by hand: urlsplit() refuses several hosts of which one is an address of IPv6
+    scheme, _, rest = url.partition("#")[0].partition("://")
+    rest, _, query = rest.partition("?")
+    address, _, path = rest.partition("/")
     credentials, _, server = address.rpartition("@")
     user, _, password = credentials.partition(":")
     named: dict[str, Any] = {

@@ -178,7 +178,7 @@ def test_a_run_that_asks_for_no_fixture_loads_little_of_snowredis_and_no_redis(i
             ours = {name for name in sys.modules if name.partition(".")[0] in ("snowredis", "redis")}
             assert ours == {
                 "snowredis", "snowredis.errors", "snowredis.process", "snowredis.process.clock",
-                "snowredis.integrations", "snowredis.integrations.pytest",
+                "snowredis.process.threads", "snowredis.integrations", "snowredis.integrations.pytest",
             }
         """
     )
