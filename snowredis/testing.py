@@ -88,8 +88,7 @@ class MemoryPool:
         return self._tags.setdefault(tag, MemoryTag(tag, self._server_time_ms))
 
     def _server_time_ms(self) -> int:
-        server_time_ms = getattr(self.clock, "server_time_ms", None)
-        return now_ms() if server_time_ms is None else int(server_time_ms())
+        return int(getattr(self.clock, "server_time_ms", now_ms)())
 
     def connect(self, **settings: Unpack[Settings]) -> SnowflakeGenerator:
         """Return a generator as snowredis.connect() does, with this pool; its name is "test" by default."""
