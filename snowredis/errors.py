@@ -50,6 +50,12 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     return rests[near[0]] if near else None
 
 
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return a sentence with the one of *known* that nearest() finds, and a space; empty if there is none."""
+    near = nearest(name, known, cutoff=cutoff)
+    return f"Did you mean {near!r}? " if near else ""
+
+
 def count(number: int, one: str, several: str = "") -> str:
     """Return *number* with the word for it; *several*: the plural if it is not *one* with an s."""
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias, TypedDict, get_args
 
 from snowredis.core.lanes import ClockPolicy
-from snowredis.errors import PREFIX, ConfigError, nearest
+from snowredis.errors import PREFIX, ConfigError, did_you_mean, nearest
 
 if TYPE_CHECKING:
     import redis
@@ -319,12 +319,6 @@ def check_names(names: Iterable[str], declared: Mapping[str, Setting] = SETTINGS
                 f"unknown setting {name!r}{whose}. {did_you_mean(name, declared)}The settings are: "
                 f"{', '.join(declared) or 'none'}"
             )
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the one of *known* that *name* resembles, and a space; empty if there is none."""
-    near = nearest(name, known)
-    return f"Did you mean {near!r}? " if near else ""
 
 
 def required_url(url: Any = None) -> Any:

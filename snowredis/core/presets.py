@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from snowredis.core.layout import WIDTHS, Layout
-from snowredis.errors import ConfigError, nearest, shown
+from snowredis.errors import ConfigError, did_you_mean, shown
 
 # name -> spec, and its source
 _PRESETS: dict[str, tuple[str, str]] = {
@@ -104,9 +104,8 @@ def resolve_layout(layout: Layout | str | None) -> Layout:
         return layouts[layout]
     if "/" in layout:
         return _from_spec(layout)
-    near = nearest(layout.lower(), layouts, cutoff=0.5)
     raise ConfigError(
-        f"unknown layout {shown(layout)}. {f'Did you mean {near!r}? ' if near else ''}The presets are "
+        f"unknown layout {shown(layout)}. {did_you_mean(layout.lower(), layouts, cutoff=0.5)}The presets are "
         f"{', '.join(layouts)}; or give the widths, for example 41/0/2/10/10;tick_ms=1."
     )
 

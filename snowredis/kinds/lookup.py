@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from snowredis.core.description import IdDescription
-from snowredis.errors import ConfigError, nearest
+from snowredis.errors import ConfigError, did_you_mean, nearest
 from snowredis.kinds.base import IdGenerator, IdKind
-from snowredis.settings import KIND, AllSettings, did_you_mean, from_environment
+from snowredis.settings import KIND, AllSettings, from_environment
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints

@@ -340,12 +340,14 @@ def checksum(tables: Tables) -> str:
 
 def obstacles(name: str, first: Table, second: Table | None, *, runs_triggers: bool) -> Iterator[str]:
     """Yield why a table cannot be copied, or how it differs between the databases."""
-    columns = [{c.name: c.description for c in table.columns.values()} for table in (first, second) if table]
-    differ = [each for each in {**columns[0], **columns[-1]} if columns[0].get(each) != columns[-1].get(each)]
-    if second is None or differ:
-        found = (f"{each} is {' and '.join(of.get(each, 'missing') for of in columns)}" for each in differ[:5])
+    if second is None:
+        yield f'[{name}] is only in the first database: make them the same, or rows = "skip"'
+        return
+    mine, its = ({c.name: c.description for c in table.columns.values()} for table in (first, second))
+    if differ := [each for each in {**mine, **its} if mine.get(each) != its.get(each)]:
+        found = (f"{each} is {mine.get(each, 'missing')} and {its.get(each, 'missing')}" for each in differ[:5])
         text = f"differs between the first and the second database: {', '.join(found)}"
-        yield f'[{name}] {text if second else "is only in the first database"}: make them the same, or rows = "skip"'
+        yield f'[{name}] {text}: make them the same, or rows = "skip"'
         return
     for text in dict.fromkeys(first.refusals + first.refusals_as_first + second.refusals):
         yield f'[{name}] {text}, or rows = "skip"'

@@ -223,7 +223,7 @@ class Evidence:
 
     @cached_property
     def leads_of(self) -> dict[Where, list[Lead]]:
-        """Where the numbers of each column lead."""
+        """Leads of the numbers of each column, the likeliest first."""
         return {where: self.leads(sets, where[1], where) for where, sets in self.numbers.items()}
 
     def references(self) -> Iterator[tuple[Where, Lead]]:

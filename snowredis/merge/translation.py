@@ -316,14 +316,16 @@ class Translation:
 
     def computed(self) -> Iterator[str]:
         """Yield what each expression of the map does to the values that come."""
-        columns = [(name, column) for name in self.names for column in self.map.tables[name].texts.get("sql", {})]
-        for name, column in columns:
-            old, new = map(self.second.text, (self.column(column), self.value(name, column)))
-            rows = self.rows(name, f"COALESCE({old}, '') <> COALESCE({new}, '')")
-            found = self.second.rows(f"SELECT COUNT(*) OVER (), {old}, {new} {rows} LIMIT 1")
-            such = "".join(f", such as {shown(one)} to {shown(other)}" for _, one, other in found)
-            number = found[0][0] if found else 0
-            yield f"{name}.{column}: {number:,} of {self.count(name):,} values change{such}"
+        for name in self.names:
+            columns = self.map.tables[name].texts.get("sql", {})
+            total = self.count(name) if columns else 0
+            for column in columns:
+                old, new = map(self.second.text, (self.column(column), self.value(name, column)))
+                rows = self.rows(name, f"COALESCE({old}, '') <> COALESCE({new}, '')")
+                found = self.second.rows(f"SELECT COUNT(*) OVER (), {old}, {new} {rows} LIMIT 1")
+                such = "".join(f", such as {shown(one)} to {shown(other)}" for _, one, other in found)
+                number = found[0][0] if found else 0
+                yield f"{name}.{column}: {number:,} of {total:,} values change{such}"
 
     def changed_values(self) -> Iterator[tuple[str, str, str]]:
         """Yield (where, old, new) for values that are no old id plus an offset."""

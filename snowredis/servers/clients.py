@@ -48,26 +48,30 @@ def client_of_url(url: str) -> Any:
         from snowredis.servers.refusals import check_certificates
 
         check_certificates(url)
+    gap = ""
     try:
         gap = (_gap(url) if scheme in ("redis", "rediss", "unix") else "") or _twice(url)
-        if not gap and scheme == "sentinel":
-            from snowredis.servers.failover import from_sentinel_url
-
-            return from_sentinel_url(url)
-        if not gap and scheme == "cluster":
-            from snowredis.servers.failover import from_cluster_url
-
-            return from_cluster_url(url)
         if not gap:
-            return prepare(redis.Redis.from_url(url, **limits()))
+            return _made_from(url, scheme)
+        reason = gap
     # nothing connects here: an error of redis-py is about a value
     except (ValueError, TypeError, AttributeError, redis.RedisError) as error:
-        from snowredis.servers.refusals import unusable_url
-
-        raise unusable_url(url, str(error)) from None
+        reason = str(error)
     from snowredis.servers.refusals import unusable_url
 
-    raise unusable_url(url, gap, is_ours=True) from None
+    raise unusable_url(url, reason, is_ours=bool(gap)) from None
+
+
+def _made_from(url: str, scheme: str) -> Any:
+    if scheme == "sentinel":
+        from snowredis.servers.failover import from_sentinel_url
+
+        return from_sentinel_url(url)
+    if scheme == "cluster":
+        from snowredis.servers.failover import from_cluster_url
+
+        return from_cluster_url(url)
+    return prepare(redis.Redis.from_url(url, **limits()))
 
 
 def _gap(url: str) -> str:

@@ -285,7 +285,7 @@ def test_starters_that_are_killed_in_a_redis_that_hangs_leave_few_files(
 def test_a_close_in_the_middle_of_a_close_leaves_the_lease_to_others_instead_of_releasing_it_too(
     own_server: RedisServer, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is recorded may be taken over, so its outage lane must not go back to the pool as well."""
+    # what is recorded may be taken over, so its outage lane must not go back to the pool as well
     pool = snowredis.WorkerPool(own_server.url, POOL)
     pool.create(PoolConfig(name=POOL))
     ids = snowredis.connect(own_server.url, pool=POOL)
