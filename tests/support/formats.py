@@ -8,7 +8,8 @@ from typing import Any
 # the first that matches the whole text names it
 _KINDS = (
     ("", r""),
-    ("int", r"\d{1,16}"),
+    # no number has twelve digits, and the first name of a renewal has: one in 280 of those has no letter
+    ("int", r"\d{1,11}|\d{13,16}"),
     ("ints", r"-?\d+(,-?\d+)+"),
     ("hex", r"[0-9a-f]{8,}"),
     ("incarnation", r"\d+-[0-9a-f]+"),
