@@ -59,7 +59,7 @@ TraceNobody == IF Has("pid") THEN Shown1("none", NoTok)
 (* was granted after it begins at its end or later.                         *)
 Forgot(r, x) ==
   \/ ~r.has
-  \/ r.tok = x.tok /\ (r.until < x.until \/ r.out < x.out)
+  \/ r.tok = x.tok /\ (Max(r.until, r.lanes[First]) < x.until \/ r.out < x.out)
   \/ r.tok # x.tok /\ r.lanes[First] < x.until
 TraceOlder(P, x) ==
   /\ P.there /\ Has("seen_no")

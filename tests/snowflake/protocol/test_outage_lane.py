@@ -223,6 +223,22 @@ def test_a_copy_whose_claim_was_repeated_after_its_end_raises_no_alarm(pool: Pla
     assert (answer.reason, answer.keeps_lane, answer.alarm) == (LossReason.COPIED, False, None)
 
 
+def test_a_claim_that_arrives_again_after_the_end_of_its_lease_raises_no_alarm(pool: Place) -> None:
+    """It is granted by the clock of then, so that the new lease ends before it begins."""
+    claimed_ms = pool.now_ms()
+    holders = [pool.holder().claim() for _ in range(4)]
+    one = holders[0]
+    pool.elapse(SLACK_MS)
+    for holder in holders:
+        holder.ask_renew()
+    pool.elapse(TTL_MS + SLACK_MS)
+    again = replace(one, options="g").claim(ahead_ms=claimed_ms - pool.now_ms())
+    assert again.worker == one.worker
+    assert again.until_ms < one.until_ms <= again.lanes_ms[0]
+    answer = one.lost()
+    assert (answer.reason, answer.alarm) == (LossReason.COPIED, None)
+
+
 def test_an_earlier_release_of_the_worker_id_takes_no_lane_from_a_later_holder(pool: Place) -> None:
     holders = [pool.holder().claim() for _ in range(4)]
     assert holders[2].release()

@@ -42,7 +42,8 @@ return transaction(function(pool)
   local is_own = r and r.token == token_hash
   -- Step 3, lose: what was granted after this lease begins at its end or later, unless the pool has forgotten this one. A
   -- later claim of a copy has the same token
-  local lacks = not r or (is_own and (r['until'] < held_until or math.max(r.outage, r.lanes[#r.lanes]) < held_outage))
+  local lacks = not r or (is_own and (math.max(r['until'], r.lanes[1]) < held_until
+      or math.max(r.outage, r.lanes[#r.lanes]) < held_outage))
     or (not is_own and r.lanes[1] < held_until)
   if lacks and held_incarnation == pool.incarnation and durability ~= 'none' then
     -- this holder did not renew since
