@@ -4,8 +4,6 @@ One redis-server is for the tests that leave it as it is, and one is for a test 
 for all tests of a process; each test makes databases of its own on it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

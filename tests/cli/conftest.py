@@ -1,7 +1,5 @@
 """The command run in this process or in another, on the tests' redis-server."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -1,7 +1,5 @@
 """The command as a whole: help, exit codes, error messages, what it imports."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import os

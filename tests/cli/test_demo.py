@@ -1,7 +1,5 @@
 """`demo`: its checker, its look, and one run of the whole."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """`doctor`: findings on badly configured servers, and exit codes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

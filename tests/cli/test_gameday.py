@@ -1,7 +1,5 @@
 """`gameday`: the advice, and a trial with a Redis that loses its data."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

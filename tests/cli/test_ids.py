@@ -1,7 +1,5 @@
 """`generate` and `decode`."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """`layout`, and `sql` of a layout."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

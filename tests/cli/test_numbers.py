@@ -1,7 +1,5 @@
 """`numbers`: create, show, open and delete tags."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Tables and numbers; foreign text made harmless."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

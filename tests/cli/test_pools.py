@@ -1,7 +1,5 @@
 """`workers` and `pool`."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """`run`: a program of any kind has a worker id, and never longer than it is reserved."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

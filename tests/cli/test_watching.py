@@ -1,7 +1,5 @@
 """`workers`, `events` and `whois`: who died, what happened, who made an id, and how it can stand in two tables."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

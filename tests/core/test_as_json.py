@@ -1,7 +1,5 @@
 """The one JSON: what dataclasses become, and the schema that describes it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The table of the page on settings: with which of them the behavior of other systems is had."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An id taken apart: the fields say the id again, and so does each of its text forms."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """Parts of the datacenter that a layout names, and genes: bits of an id that come from a key."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 from typing import Any

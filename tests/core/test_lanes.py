@@ -1,7 +1,5 @@
 """The clock-back ladder, as a pure function."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Layout: what is refused and why, the arithmetic, composing and decoding, time windows, the picture."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import pickle

@@ -1,7 +1,5 @@
 """Presets against ids and dates that their systems published; layouts as text, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
 from typing import Any

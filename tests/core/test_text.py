@@ -1,7 +1,5 @@
 """Text forms of ids: exact round trips, text order is id order, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """docs/reference/vectors.json: what it says is what the library does, and what it calls bad is refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Servers that replace each other in a failover, and pools on them that were created as new."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calls of snowredis' own clients to real servers: forks, silent nodes, and no imports or reads of files meanwhile."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Pools in a real Redis Cluster: each in the slot that its name falls into."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from pathlib import Path

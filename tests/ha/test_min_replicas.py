@@ -1,7 +1,5 @@
 """min_replicas: no change counts before enough replicas have it; refused in bounded time if they are too few."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator
 from functools import partial

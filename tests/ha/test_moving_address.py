@@ -1,7 +1,5 @@
 """An address that follows the master, in a planned failover after which the old master keeps its connections open."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Failovers by real Sentinels: holders continue, new workers wait, and no id is repeated."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import time

@@ -3,8 +3,6 @@
 In the environment: its settings, as SNOWREDIS_URL, and the key of NOTES, a list in Redis.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable

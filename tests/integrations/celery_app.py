@@ -1,7 +1,5 @@
 """The app that workers of celery run. In the environment: BROKER, and SETUP=0 for one that does not call setup()."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

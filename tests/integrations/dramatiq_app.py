@@ -1,7 +1,5 @@
 """Module that `python -m dramatiq` loads."""
 
-from __future__ import annotations
-
 import os
 
 from tests.integrations.queue_apps import dramatiq_actor

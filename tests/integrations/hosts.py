@@ -1,7 +1,5 @@
 """Servers and workers of queues that run an application in processes of their own, on a pool of a private Redis."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

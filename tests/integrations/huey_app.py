@@ -1,7 +1,5 @@
 """Module that huey's consumer loads."""
 
-from __future__ import annotations
-
 import os
 
 from tests.integrations.queue_apps import huey_task

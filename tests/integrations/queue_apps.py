@@ -1,7 +1,5 @@
 """Tasks of dramatiq and huey that note ids, for their workers and for those who send them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.integrations.application import note_ids

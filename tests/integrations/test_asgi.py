@@ -1,7 +1,5 @@
 """The lifespan helper under FastAPI, and a response where there is no id; test_hosts.py has the real servers."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """celery: a cold shutdown, the broker, and task ids; test_hosts.py has all kinds of workers."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each program is a process of its own, so that no settings leak into other tests.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Tests that freeze the time, by freezegun and by time-machine: ids go on, in memory and on a test clock."""
 
-from __future__ import annotations
-
 import datetime as dt
 from contextlib import AbstractContextManager
 from typing import Any

@@ -1,7 +1,5 @@
 """Two game shards, merged: every check of the example holds."""
 
-from __future__ import annotations
-
 import re
 import sys
 

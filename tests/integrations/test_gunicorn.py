@@ -1,7 +1,5 @@
 """gunicorn: real arbiters on a private Redis: hooks, gevent, kills of all, and a Redis that is away."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

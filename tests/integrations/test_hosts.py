@@ -1,7 +1,5 @@
 """Servers and workers of queues, really run: one contract for all of them, and what the jobs of rq do besides."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Ids that JavaScript would round are strings in JSON."""
 
-from __future__ import annotations
-
 import enum
 import json
 import math

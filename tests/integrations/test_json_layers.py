@@ -1,7 +1,5 @@
 """docs/how-to/javascript.md says for each layer what to write: each row is run with the real package."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

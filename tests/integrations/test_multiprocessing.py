@@ -1,7 +1,5 @@
 """multiprocessing and concurrent.futures need nothing, however their processes start."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

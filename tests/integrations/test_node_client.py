@@ -1,7 +1,5 @@
 """The client in JavaScript, while its Redis and its clock fail; tests/lab/chaos has it beside Python processes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Ids in pydantic models, and in FastAPI's paths, queries, bodies and responses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

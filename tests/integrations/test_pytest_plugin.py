@@ -1,7 +1,5 @@
 """The plugin for pytest, in runs of pytest of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 

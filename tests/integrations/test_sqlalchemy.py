@@ -1,7 +1,5 @@
 """A column that makes its ids: which columns do, how many calls that takes, and what it refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import pickle
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The page on the usual stack, as it stands: PostgreSQL, Alembic, gunicorn with uvicorn's workers, celery."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -3,8 +3,6 @@
 scripts/try_extras.py runs the programs of those that tests do not install.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Fixtures of the tests of generators."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

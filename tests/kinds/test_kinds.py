@@ -1,7 +1,5 @@
 """Every kind of ids has some things in common, and declares others."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

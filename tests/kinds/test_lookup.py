@@ -1,7 +1,5 @@
 """snowredis.generator(): a kind by name, by URL, from the environment, and from another package."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The command run in this process, without the user's own settings; and two databases to merge."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two servers of a game, with a row of every kind that a map has a word for, on three kinds of databases."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from snowredis.cli import main

@@ -1,7 +1,5 @@
 """Findings of a check, compared with plain Python."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """`snowredis merge check`: exit codes, report, JSON, what Ctrl-C leaves, and what untrusted text can do."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Old and new ids of one column: equal or not, sorted or not, from when on; against lists of all ids."""
 
-from __future__ import annotations
-
 import itertools
 from bisect import bisect_left
 from collections.abc import Set as AbstractSet

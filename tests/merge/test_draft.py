@@ -1,7 +1,5 @@
 """Drafts: the guesses from the values of two databases, and the questions that stay open."""
 
-from __future__ import annotations
-
 import json
 import struct
 import tomllib

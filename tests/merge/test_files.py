@@ -1,7 +1,5 @@
 """Ids from files: every format, and every file that is not what it seems to be."""
 
-from __future__ import annotations
-
 import gzip
 import sqlite3
 from collections.abc import Callable, Iterator

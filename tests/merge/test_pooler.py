@@ -1,7 +1,5 @@
 """Merge and migrate through a PgBouncer in transaction mode: the sessions are the application's, too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Refusals before the first row: all of them at once, each with what to write."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

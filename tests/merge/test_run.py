@@ -1,7 +1,5 @@
 """Merges on three kinds of databases: every word of a map, the proof, the mark, and what stays as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Forms in which sources of ids are written: files, URLs and names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Fixtures of the tests of monitoring: a manual clock, a pool in memory, and names of processes."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ closes its generator, the second makes 800 and is killed; each of them makes 1,0
 line, closes its generator, and waits for another.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@
 Pure data. The pool has six workers and a service; scripts/bad_moments.py says what happens in each moment.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import TypeAlias
 

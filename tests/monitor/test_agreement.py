@@ -1,7 +1,5 @@
 """Every view says what the core knows: until when a process makes ids, whether Redis takes writes, and who died."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """docs/alerts.yml and docs/grafana-dashboard.json: in bad moments, on a quiet day, and on metrics that exist."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

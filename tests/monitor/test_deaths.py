@@ -3,8 +3,6 @@
 A process that died is told from one that is silent, and from one that ended in order.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

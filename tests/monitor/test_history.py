@@ -1,7 +1,5 @@
 """Which process had a worker id at a tick, for events made in the test; times are small numbers of ms."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Metrics as Prometheus and OpenTelemetry read them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

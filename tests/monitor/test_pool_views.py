@@ -1,7 +1,5 @@
 """WorkerPool on a real Redis: events, follow, whois, states; and on pools in memory."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The ACL rules of docs/how-to/monitoring.md, on a real Redis: enough for what they are for, and for nothing else."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterable

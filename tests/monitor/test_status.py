@@ -1,7 +1,5 @@
 """The verdict about a pool: each bad moment by itself, several at once, and a quiet day."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

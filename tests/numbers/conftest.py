@@ -1,7 +1,5 @@
 """Fixtures: a tag, and a redis-server whose clock is stepped by a preloaded library."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Iterator

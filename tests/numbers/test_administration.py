@@ -1,7 +1,5 @@
 """Administration of tags, shard numbers, and what doctor says of tags, on real redis-servers."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

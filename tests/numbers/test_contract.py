@@ -1,7 +1,5 @@
 """Contract of the store of a tag on a real redis-server, and what the store in memory does of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

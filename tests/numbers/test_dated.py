@@ -1,7 +1,5 @@
 """DatedGenerator on a real redis-server, whose clock is stepped by a preloaded library."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Effects of a person, a crash of Redis or a failed batch on numbers, on a real redis-server."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -1,7 +1,5 @@
 """Texts of dated numbers: which formats are refused because two numbers would have one text."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

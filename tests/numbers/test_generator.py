@@ -1,7 +1,5 @@
 """SegmentGenerator: numbers, waits, threads, coroutines, forks, losses, several servers."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import pickle

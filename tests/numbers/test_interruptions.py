@@ -1,7 +1,5 @@
 """Whatever comes between two bytecodes of a call, a signal handler, another thread or a fork, no number comes twice."""
 
-from __future__ import annotations
-
 import contextlib
 import linecache
 import os

@@ -1,7 +1,5 @@
 """The calendar of dated numbers: periods of every zone, also where clocks are changed."""
 
-from __future__ import annotations
-
 import random
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

@@ -3,8 +3,6 @@
 Each play hands out numbers. With the library's scripts no number comes twice, and without the rule one does.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Shard numbers: a new pool takes the next number of a tag, keeps it, and its processes read it there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Numbers without gaps, on real databases: rolled back, concurrent, and in a column's default."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import sys

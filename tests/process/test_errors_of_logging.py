@@ -1,7 +1,5 @@
 """A filter or a handler of the application's logging that raises at every call changes nothing."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Once the exit of the interpreter has begun, no thread is started, and those that were started run before its end."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

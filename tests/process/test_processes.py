@@ -1,7 +1,5 @@
 """A process counts as ended: only what has ended for certain, whatever its pid, its name and its threads are like."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The bench scripts run and print their tables. What they measure is for people to read, not asserted."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

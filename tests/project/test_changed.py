@@ -1,7 +1,5 @@
 """scripts/test --changed runs the tests of every file of the package, and lists of files name those that exist."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 import tomllib

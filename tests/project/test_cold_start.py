@@ -1,7 +1,5 @@
 """Modules that a program loads before its first id, and functions that a request passes: a reader pays for each."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

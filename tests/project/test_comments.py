@@ -1,7 +1,5 @@
 """Comments are sentences or name a thing: none begins as if it hung on the code below it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Concepts that a person has to learn do not grow unseen: scripts/concepts.py counts them."""
 
-from __future__ import annotations
-
 from scripts.concepts import count
 
 MOST = {

@@ -1,7 +1,5 @@
 """The files of examples/deploy/ parse, name real settings and commands, and are in the docs as they are."""
 
-from __future__ import annotations
-
 import configparser
 import importlib
 import json

@@ -3,8 +3,6 @@
 scripts/docs.py builds the site and fails at any warning.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """Extras of the package: those that are named anywhere exist, and scripts/try_extras.py imports what is there."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

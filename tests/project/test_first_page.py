@@ -1,7 +1,5 @@
 """A stranger finds each page with one click from the first page."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.pages import PAGES, ROOT, TRANSLATED

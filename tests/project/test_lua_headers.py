@@ -1,7 +1,5 @@
 """The header of each Lua script says what it does: keys, arguments, replies, cost."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

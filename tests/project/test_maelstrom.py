@@ -1,7 +1,5 @@
 """The node for Maelstrom, driven as Maelstrom does it: several nodes, and messages as lines of JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """One word for one thing: names of the code use the words of the glossary, and no class name exists twice."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Systems without POSIX: everything that does not need it works, the rest is refused with one clear error."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Files of the release workflow: links for a package index, and the tools that build them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tomllib

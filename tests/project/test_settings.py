@@ -1,7 +1,5 @@
 """The settings are declared once: connect(), variables, the command line, the service and the docs follow."""
 
-from __future__ import annotations
-
 import asyncio
 import enum
 import inspect

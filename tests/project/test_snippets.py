@@ -1,7 +1,5 @@
 """The Python of every page runs as it stands, and its commands can be parsed."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

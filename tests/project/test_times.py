@@ -1,7 +1,5 @@
 """Times on pages follow from the settings: those of the time line in redis-unavailable.md, and all others."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """pyright takes the Python of all pages, for all of them at once; mypy checks that of the package and its tests."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

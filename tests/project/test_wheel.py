@@ -1,7 +1,5 @@
 """The wheel holds all that the library needs, and works from anywhere."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

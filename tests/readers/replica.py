@@ -1,7 +1,5 @@
 """A streaming replica of the private PostgreSQL of the tests."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import os

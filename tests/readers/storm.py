@@ -13,8 +13,6 @@ Exit code 0: the watermarks missed no row and read none twice, and the naive rea
 something.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import datetime as dt

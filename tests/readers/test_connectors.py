@@ -1,7 +1,5 @@
 """Readers behind PgBouncer, and connectors that read a view below a mark, from the primary or a replica."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

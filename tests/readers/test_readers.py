@@ -1,7 +1,5 @@
 """The fence in a real database, and the watermark of readers."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

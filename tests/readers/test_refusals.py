@@ -1,7 +1,5 @@
 """Refusals of a watermark, each with the row that a reader would miss without the refusal."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import time

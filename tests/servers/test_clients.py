@@ -1,7 +1,5 @@
 """Clients for one server, Sentinel and Cluster: from URLs and from clients of the application."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import time

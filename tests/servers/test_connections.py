@@ -1,7 +1,5 @@
 """The connections of generators and pools: closed with their owner; those of the application are left alone."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """The identity of a server: the Lua code that reads it, on every kind of INFO."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

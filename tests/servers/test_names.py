@@ -1,7 +1,5 @@
 """A host by its name: connecting takes no longer than its time limit, whatever the name server does."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """Errors after a reply of Redis: they advise what the reply names, and not to check the URL."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Texts in Redis of any length, which its users can write: what is read of them is short."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import time

@@ -1,7 +1,5 @@
 """One time limit for a whole call."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

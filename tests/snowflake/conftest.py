@@ -1,7 +1,5 @@
 """Fixture: pools that were created in a private redis-server."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 On the Redis of the simulation, whose clock stands still between the steps of a test.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

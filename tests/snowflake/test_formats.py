@@ -1,7 +1,5 @@
 """The formats of what is stored in Redis: versions with another one refuse it, and a change needs a new number."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace

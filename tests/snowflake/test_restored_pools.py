@@ -1,7 +1,5 @@
 """A Redis that is killed, and comes back empty or from its snapshot, after a person changed or ended a pool."""
 
-from __future__ import annotations
-
 import logging
 import signal
 from collections.abc import Iterator

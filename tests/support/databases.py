@@ -4,8 +4,6 @@ Each server makes new databases: `with postgresql() as server: url = server.new_
 disk: data survives a kill of the server, not of the machine.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

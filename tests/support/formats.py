@@ -1,7 +1,5 @@
 """The shape of what is stored in Redis: which keys and fields there are, and what their values look like."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

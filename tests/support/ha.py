@@ -1,7 +1,5 @@
 """Several real servers on loopback: a master with replicas, with Sentinels, a Cluster; and operations on them."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections import Counter

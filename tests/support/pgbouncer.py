@@ -1,7 +1,5 @@
 """A private PgBouncer in transaction mode before a private PostgreSQL, on a unix socket."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Pools of tests."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

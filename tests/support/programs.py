@@ -1,7 +1,5 @@
 """Programs run as processes of their own: to their end, for their output, or in the background."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

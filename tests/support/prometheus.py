@@ -1,7 +1,5 @@
 """A real Prometheus, and promtool, of the system's packages; tests are skipped where there are none."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

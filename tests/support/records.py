@@ -1,7 +1,5 @@
 """Change records of worker ids in Redis, as no script would."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from snowredis.snowflake.protocol.pool_config import pool_keys

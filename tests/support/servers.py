@@ -1,7 +1,5 @@
 """Private redis-server in a directory of the test, and operations on it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

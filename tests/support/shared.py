@@ -1,7 +1,5 @@
 """Directories that take long to make, and that the processes of a run of pytest-xdist share."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

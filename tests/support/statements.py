@@ -1,7 +1,5 @@
 """Statements in a database, each time on a connection of its own."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Drive a headless Chromium over its debugging pipe, which is two file descriptors and JSON: no package is needed."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

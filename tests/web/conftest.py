@@ -1,7 +1,5 @@
 """The service in this process, on a pool in memory or in Redis; and as a process of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import os

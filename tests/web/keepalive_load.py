@@ -5,8 +5,6 @@ that accepts, keeps the connection until a response says "Connection: close", an
 So each connection that is closed under a request is a lost request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence

@@ -1,7 +1,5 @@
 """The page in a real headless Chromium: what a person sees, and what text from Redis cannot do."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Requests made from the service's own description by schemathesis, good and bad ones: none may break it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import hypothesis

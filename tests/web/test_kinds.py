@@ -1,7 +1,5 @@
 """Ids of other kinds over HTTP: by kind and by tag, in every form, and what is refused."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from typing import Any

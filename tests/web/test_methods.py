@@ -1,7 +1,5 @@
 """Each path with each method, and requests of broken shapes: the next request is served, and the log does not grow."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """/metrics of the service as a process: what a real Prometheus reads from it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The service behind the real nginx with the lines of the page."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import socket

@@ -1,7 +1,5 @@
 """The user of Redis on the page of the service: enough for all of it, and for nothing else."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Access to the service, and requests that are refused before any work is done."""
 
-from __future__ import annotations
-
 import base64
 import logging
 from pathlib import Path

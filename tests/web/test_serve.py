@@ -1,7 +1,5 @@
 """The service as a process of its own: the command, a client, the end."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import signal

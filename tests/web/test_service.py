@@ -1,7 +1,5 @@
 """Responses of the service: ids in three formats, several pools, errors; in memory and on a real Redis."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from typing import Any

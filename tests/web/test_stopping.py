@@ -1,7 +1,5 @@
 """The end of a process under load: no request is lost, and no id is repeated."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

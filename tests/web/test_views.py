@@ -1,7 +1,5 @@
 """Views of a pool over HTTP: the records of the commands, filters, and one look at Redis for all readers."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -3,8 +3,6 @@
 With a second argument, all have the same pid, as in pid namespaces of their own.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

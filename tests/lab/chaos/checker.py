@@ -1,7 +1,5 @@
 """Check the ids of a chaos run: none is repeated, and the files contain as many as were counted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

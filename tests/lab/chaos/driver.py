@@ -1,7 +1,5 @@
 """Run a fleet under faults: start it, inject faults, check that every process makes ids again, count."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

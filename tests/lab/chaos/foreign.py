@@ -5,8 +5,6 @@ counts once its line is written. This program becomes the command, so that signa
 a child of it records the ids, and kills the client if the run ends first.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import shlex

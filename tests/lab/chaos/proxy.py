@@ -3,8 +3,6 @@
 It never changes bytes: what arrives is a prefix of what was sent, as on a real network.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

@@ -1,7 +1,5 @@
 """Plan and report of a chaos run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """Which faults may come when, and in which order. Pure: the driver has the clock."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 

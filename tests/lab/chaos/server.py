@@ -4,8 +4,6 @@ Whoever looks for it finds it at one socket path, a link. Another server takes i
 name or a virtual address moves: connections that are there stay with the old one, which is killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import shutil

@@ -1,7 +1,5 @@
 """Wall clocks of running processes that can be stepped, by a small library that is preloaded into them."""
 
-from __future__ import annotations
-
 import mmap
 import shutil
 import subprocess

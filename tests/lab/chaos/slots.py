@@ -1,7 +1,5 @@
 """Slot of the fleet: one worker process after another, and operations on it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

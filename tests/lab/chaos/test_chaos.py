@@ -3,8 +3,6 @@
 Real processes and a real redis-server; scripts/chaos.py does the same for longer.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -4,8 +4,6 @@ Every process records the ids that it makes. `certain` must always be right; `pr
 that its reason names; `unknown` is always right.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections import Counter

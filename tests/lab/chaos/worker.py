@@ -4,8 +4,6 @@ Told through stdin: one command a line, "<kind of fork> <how the child ends> <se
 When stdin ends, so do the process and its children.
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import multiprocessing

@@ -1,7 +1,5 @@
 """Interruptions between two bytecodes: signal handlers, finalizers, forks, other threads, clocks that are set."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 from collections.abc import Callable

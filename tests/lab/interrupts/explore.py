@@ -1,7 +1,5 @@
 """Play many cases, in a process that may hang or die."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

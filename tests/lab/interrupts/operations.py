@@ -1,7 +1,5 @@
 """The interrupted operations: all that read or change a generator's lease, its lanes or its block."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Callable

@@ -5,8 +5,6 @@
 The process that started it detects a case that hangs: no line comes.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import logging

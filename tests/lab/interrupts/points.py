@@ -6,8 +6,6 @@ CPython itself runs signal handlers at some of these points only (after calls, a
 trace function such as a debugger's may be called, and so interrupted, at every one.
 """
 
-from __future__ import annotations
-
 import dis
 import linecache
 import sys

@@ -4,8 +4,6 @@ A sample that takes seconds; `scripts/interrupts.py` tries every bytecode. A fai
 `scripts/interrupts.py --replay CASE` plays again.
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Iterable, Iterator

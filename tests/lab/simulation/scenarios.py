@@ -3,8 +3,6 @@
 steps.py plays them. Ticks last 1 s unless said otherwise, so that two ids of one tick are easily made; a ttl is 6 s.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -3,8 +3,6 @@
 STEP WORD WORD; STEP WORD. A step is a method of Steps. A line "9 times: STEP; STEP" is played 9 times.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Each rule of the design is needed: without it, its scenarios fail; with it, they pass."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.simulation.rules import RULES

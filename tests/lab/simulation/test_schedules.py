@@ -4,8 +4,6 @@ A sample: `scripts/soak.py` plays thousands. A failure names its seed; `scripts/
 with everything that happened.
 """
 
-from __future__ import annotations
-
 from tests.lab.simulation.faults import FAULTS
 from tests.lab.simulation.schedule import Result, run_schedule
 

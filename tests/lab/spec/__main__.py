@@ -4,8 +4,6 @@ Exit code 1 if a result is not as expected, or if a run was not allowed; 2 if Ja
 configuration has the name.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

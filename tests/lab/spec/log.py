@@ -20,8 +20,6 @@ lift: ticks before until_ms, in outage lanes before outage_until_ms, may be repe
 end: the run ends; early: why it is logged no further, and after: how many scripts ran after that
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -16,8 +16,6 @@ Three assumptions are not proved here. Without any one of them, Z3 finds a step 
 - No claim is granted an empty lane. The scripts do that; no tick of it can be used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

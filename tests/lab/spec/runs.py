@@ -3,8 +3,6 @@
 configurations.txt has the configurations.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

@@ -7,8 +7,6 @@ arrives, what it releases just before a server does so. A process that was refus
 another worker id: until then, threads of it may show ids that they made before. Other refusals change nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The core of the protocol is proved for any number of processes and steps, and each rule is needed for that."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.lab.spec.proof import RULES, check

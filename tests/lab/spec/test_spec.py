@@ -1,7 +1,5 @@
 """The smallest runs of the specification, and whether it allows what the simulation does; scripts/model runs all."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Make the times of steps small enough for TLC, which counts to 2^31, without a change to any comparison."""
 
-from __future__ import annotations
-
 import itertools
 from bisect import bisect_left
 from collections.abc import Sequence

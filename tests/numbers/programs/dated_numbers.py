@@ -3,8 +3,6 @@
 Arguments: url, tag, how many.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

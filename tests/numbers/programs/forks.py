@@ -1,7 +1,5 @@
 """Fork in every way, also inside next_id(), and print every number that was made. Arguments: URL, tag."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

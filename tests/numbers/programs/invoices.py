@@ -1,7 +1,5 @@
 """Store invoices with numbers without gaps until it is killed. Arguments: URL, how many, seed; 0: create the tables."""
 
-from __future__ import annotations
-
 import random
 import sys
 

@@ -4,8 +4,6 @@ Arguments: kind ("segment" or "dated"), URLs, folder. Each file there gets runs 
 "FIRST COUNT STRIDE" or "FIRST COUNT PERIOD"; one beside it the last error.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

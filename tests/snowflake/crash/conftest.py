@@ -1,7 +1,5 @@
 """Crash records in a directory of the test, and processes that leave them."""
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 import os

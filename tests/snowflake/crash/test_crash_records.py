@@ -1,7 +1,5 @@
 """A crash record has what another process needs to release a lease, and says how its process ended."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import faulthandler

@@ -1,7 +1,5 @@
 """Whoever talks to a pool releases the leases that dead processes of this machine left, related or not."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gc

@@ -1,7 +1,5 @@
 """A process that starts while Redis is away takes over the lease of one of its machine that has ended."""
 
-from __future__ import annotations
-
 import functools
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Take-over of a lease from a crash record by another process."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fixtures: a manual clock, and a pool in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

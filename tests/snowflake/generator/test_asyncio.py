@@ -1,7 +1,5 @@
 """Ids for coroutines, which do not block the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import sys

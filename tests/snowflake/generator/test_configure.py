@@ -1,7 +1,5 @@
 """configure(): the settings of snowredis.next_id(), given in code."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import enum

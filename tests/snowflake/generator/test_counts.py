@@ -1,7 +1,5 @@
 """The counters of a generator, for metrics."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fork guard where the system helps less: no wiped page, a page that is not wiped, the pid of the parent."""
 
-from __future__ import annotations
-
 import gc
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Forks of every kind, on a real redis-server: no child makes an id of its parent's."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The generator on a manual clock and a pool in memory: no thread, no sleep, no Redis."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import copy

@@ -3,8 +3,6 @@
 tests/lab/interrupts looks at every moment; here each way that once went wrong has a test of its own.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

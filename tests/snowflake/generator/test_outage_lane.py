@@ -1,7 +1,5 @@
 """Generators go on in the outage lane while Redis is unavailable: on a test clock, and with a real server."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator

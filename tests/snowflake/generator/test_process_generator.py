@@ -1,7 +1,5 @@
 """snowredis.testing.use(): replace the generator of the process."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

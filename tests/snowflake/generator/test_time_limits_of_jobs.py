@@ -1,7 +1,5 @@
 """Errors that a signal handler raises in the middle of a call, as the time limits of rq and celery do."""
 
-from __future__ import annotations
-
 import functools
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Mistakes of the C extension other than wrong ids: leaks, state shared by interpreters, silent failures to load."""
 
-from __future__ import annotations
-
 import gc
 import importlib.machinery
 import logging

@@ -1,7 +1,5 @@
 """The fast path in C and in Python: the same calls at the same clock readings give the same ids and errors."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

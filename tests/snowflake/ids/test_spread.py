@@ -1,7 +1,5 @@
 """Ids are spread evenly over shards by `id % n`, whatever their rate, and a tick that is needed is whole."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """A pool on a simulated server, whose time and identity a test can change; all clocks are right at first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys

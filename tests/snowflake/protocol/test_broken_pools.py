@@ -1,7 +1,5 @@
 """Pools that a person deleted, edited or filled by hand, in a real Redis."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace

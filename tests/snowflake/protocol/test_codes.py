@@ -1,7 +1,5 @@
 """The codes that the scripts write are those that Python knows, and each has a text."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Conditions of uniqueness that the specification found, on the shipped scripts and simulated servers."""
 
-from __future__ import annotations
-
 import pytest
 
 from snowredis.snowflake.protocol.messages import Granted, Renewed, Settling

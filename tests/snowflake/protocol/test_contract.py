@@ -1,7 +1,5 @@
 """The contract of every store: on the Redis of the simulation, on a real redis-server, and in memory."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Pools on real servers that lose acknowledged writes, or that hide such a loss."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace

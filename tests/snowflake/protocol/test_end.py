@@ -3,8 +3,6 @@
 tests/snowflake/test_restored_pools.py has servers that are killed, and replicas.
 """
 
-from __future__ import annotations
-
 import calendar
 import contextlib
 import itertools

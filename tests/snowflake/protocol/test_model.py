@@ -1,7 +1,5 @@
 """The constants of a pool, the errors, and the translation of redis-py's errors: all without a Redis."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import re

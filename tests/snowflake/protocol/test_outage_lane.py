@@ -1,7 +1,5 @@
 """The outage lane of a worker id, in every store: what is reserved, kept, given back and granted again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """docs/reference/protocol.md and its vectors: what they say to a client of any language is what the scripts do."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

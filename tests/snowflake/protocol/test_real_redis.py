@@ -5,8 +5,6 @@ kill, configure or fill a server have one of their own. One file, since all of t
 stored, which events were written, and what a holder got as a reply.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The wait for a pool that Redis does not know is visible: a warning."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

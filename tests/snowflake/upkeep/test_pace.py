@@ -1,7 +1,5 @@
 """When a generator asks Redis again: a table, without a clock."""
 
-from __future__ import annotations
-
 import itertools
 import random
 
