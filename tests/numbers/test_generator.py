@@ -1,6 +1,5 @@
 """SegmentGenerator: numbers, waits, threads, coroutines, forks, losses, several servers."""
 
-import asyncio
 import itertools
 import pickle
 import threading
@@ -153,38 +152,7 @@ def test_the_step_follows_the_consumption() -> None:
             open_generator(memory_pool(), tag="t", step=step, max_step=max_step)
 
 
-def test_threads_and_coroutines_share_a_generator(ids: SegmentGenerator) -> None:
-    made: list[list[int]] = [[] for _ in range(4)]
-
-    def make(mine: list[int]) -> None:
-        for _ in range(2000):
-            mine.append(ids.next_id())
-            mine += ids.next_ids(3)
-
-    threads = [threading.Thread(target=make, args=(mine,)) for mine in made]
-    for thread in threads:
-        thread.start()
-
-    async def make_async() -> list[int]:
-        numbers = await asyncio.gather(*(ids.anext_id() for _ in range(500)))
-        return [*numbers, *await ids.anext_ids(500)]
-
-    numbers = asyncio.run(make_async())
-    for thread in threads:
-        thread.join()
-    numbers += [number for mine in made for number in mine]
-    assert len(numbers) == len(set(numbers)) == 4 * 8000 + 1000
-    assert all(mine == sorted(mine) for mine in made)
-
-
-def test_a_closed_generator_makes_nothing(ids: SegmentGenerator) -> None:
-    ids.next_id()
-    ids.close()
-    ids.close()
-    assert ids.closed
-    for make in (ids.next_id, lambda: ids.next_ids(2), lambda: asyncio.run(ids.anext_id())):
-        with pytest.raises(GeneratorClosed, match="segment generator of 't' is closed"):
-            make()
+def test_a_generator_cannot_be_pickled(ids: SegmentGenerator) -> None:
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(ids)
 

@@ -211,19 +211,9 @@ def test_nothing_that_makes_ids_guesses_a_url_or_a_pool(monkeypatch: pytest.Monk
 
 # as Kubernetes sets them for the Services "snowredis", "snowredis-serve" and "snowredis-pool"
 OF_KUBERNETES = {
-    "SNOWREDIS_SERVICE_HOST": "10.0.0.11",
-    "SNOWREDIS_SERVICE_PORT": "6379",
-    "SNOWREDIS_SERVICE_PORT_REDIS": "6379",
-    "SNOWREDIS_PORT": "tcp://10.0.0.11:6379",
-    "SNOWREDIS_PORT_6379_TCP": "tcp://10.0.0.11:6379",
-    "SNOWREDIS_PORT_6379_TCP_PROTO": "tcp",
-    "SNOWREDIS_PORT_6379_TCP_PORT": "6379",
-    "SNOWREDIS_PORT_6379_TCP_ADDR": "10.0.0.11",
-    "SNOWREDIS_SERVE_SERVICE_HOST": "10.0.0.12",
-    "SNOWREDIS_SERVE_PORT": "tcp://10.0.0.12:8600",
-    "SNOWREDIS_SERVE_PORT_8600_TCP": "tcp://10.0.0.12:8600",
-    "SNOWREDIS_POOL_SERVICE_HOST": "10.0.0.13",
-    "SNOWREDIS_POOL_PORT": "tcp://10.0.0.13:6379",
+    f"SNOWREDIS_{service}{name}": "tcp://10.0.0.11:6379"
+    for service in ("", "SERVE_", "POOL_")
+    for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_REDIS", "PORT", "PORT_6379_TCP", "PORT_6379_TCP_PROTO")
 }
 
 

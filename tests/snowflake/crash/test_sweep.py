@@ -90,30 +90,6 @@ def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(
     assert (info.releases, info.died, info.expired, info.used) == (3, 0, 0, 0)
 
 
-def test_a_name_of_a_file_says_whose_it_is() -> None:
-    name = FileName.parse("2.3.4", "abc")
-    assert name is not None
-    assert (str(name), name.process.image, name.process.namespace) == ("2.3.4", "", "abc")
-    other = name._replace(process=name.process._replace(image="5"), taker=name.process)
-    assert FileName.parse(str(other), "abc") == other
-    assert FileName.parse("notes", "abc") is None
-
-
-def test_heartbeats_release_what_others_left(server: RedisServer, new_pool: Callable[..., str], records: Path) -> None:
-    pool = new_pool()
-    with snowredis.connect(server.url, pool=pool) as ids:
-        ids.claim()
-        # it beats when this test says so
-        ids._lifecycle.thread.heartbeat.stop()
-        with holder(server.url, pool, layout=None) as other:
-            other.kill()
-        assert len(snowredis.WorkerPool(server.url, pool).workers()) == 2
-        # each looks at one record, and the next one at another
-        for _ in files_in(records):
-            ids._beat()
-        assert [worker.worker for worker in snowredis.WorkerPool(server.url, pool).workers()] == [ids.claim().worker]
-
-
 @pytest.mark.parametrize(
     "limits",
     [{"crash.sweep.LONGEST_S": 0}, dict.fromkeys(("upkeep.claiming.MOST_AT_ONCE", "upkeep.lifecycle.MOST_AT_ONCE"), 1)],

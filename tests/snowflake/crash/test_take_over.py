@@ -214,30 +214,25 @@ def test_a_child_that_is_forked_while_its_parent_takes_a_lease_over_records_noth
     forks.communicate()
 
 
-@pytest.mark.parametrize("command", [("REPLICAOF", "127.0.0.1", "1"), ("CONFIG", "SET", "min-replicas-to-write", "1")])
-def test_a_lease_is_taken_over_while_redis_refuses_writes(
-    own_server: RedisServer, program: Start, command: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("command", "is_taken"),
+    [
+        (("REPLICAOF", "127.0.0.1", "1"), True),
+        (("CONFIG", "SET", "min-replicas-to-write", "1"), True),
+        (("HSET", pool_keys(POOL)[0], "version", "abc"), False),
+        (("ACL", "SETUSER", "default", "-evalsha", "-eval"), False),
+    ],
+    ids=["replica", "too few replicas", "broken", "no permission"],
+)
+def test_a_lease_is_taken_over_while_redis_refuses_writes_unless_it_says_what_a_person_has_to_change(
+    own_server: RedisServer, program: Start, command: tuple[str, ...], is_taken: bool
 ) -> None:
     killed = program()
     worker = snowredis.decode(killed.id()).worker
     own_server.client().execute_command(*command)
     killed.end()
-    assert snowredis.decode(program().id()).worker == worker
-
-
-@pytest.mark.parametrize(
-    "command",
-    [("HSET", pool_keys(POOL)[0], "version", "abc"), ("ACL", "SETUSER", "default", "-evalsha", "-eval")],
-    ids=["broken", "no-permission"],
-)
-def test_no_lease_is_taken_over_while_redis_says_what_a_person_has_to_change(
-    own_server: RedisServer, program: Start, command: tuple[str, ...]
-) -> None:
-    killed = program()
-    killed.id()
-    own_server.client().execute_command(*command)
-    killed.end()
-    assert program().ask() == "StoreUnavailable"
+    answer = program().ask()
+    assert snowredis.decode(int(answer)).worker == worker if is_taken else answer == "StoreUnavailable"
 
 
 def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is_full(

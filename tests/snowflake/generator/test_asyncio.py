@@ -12,7 +12,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import GeneratorClosed, PoolExhausted
-from snowredis.testing import ManualClock, memory_pool
+from snowredis.testing import memory_pool
 from tests.support.servers import RedisServer
 
 Main = Callable[[], Coroutine[Any, Any, None]]
@@ -85,20 +85,6 @@ def test_the_loop_turns_while_a_pool_makes_newcomers_wait(server: RedisServer) -
             assert turns > 10
             assert await ids.anext_id() > 0
         turning.cancel()
-
-    asyncio.run(main())
-
-
-def test_a_clock_that_went_back_is_waited_out() -> None:
-    clock = ManualClock()
-
-    async def main() -> None:
-        ids = snowredis.connect(memory_pool(clock=clock))
-        first = await ids.anext_id()
-        clock.step(-8)
-        second = await ids.anext_id()
-        assert second > first
-        assert ids.decode(second).backup == ids.decode(first).backup
 
     asyncio.run(main())
 

@@ -35,21 +35,14 @@ TWO_WORKERS = Layout(worker_bits=1)
 HOUR_MS = 3_600_000
 
 
-def test_nothing_is_claimed_before_the_first_id(pool: MemoryPool) -> None:
+def test_nothing_is_claimed_before_the_first_id_and_claim_claims_only_once(pool: MemoryPool) -> None:
     ids = pool.connect()
-    before = ids.lease
+    assert ids.lease is None
     ids.next_id()
-    after = ids.lease
-    assert before is None
-    assert after is not None
-    assert after.worker == 0
-
-
-def test_claim_claims_now_and_only_once(pool: MemoryPool) -> None:
-    ids = pool.connect()
-    lease = ids.claim()
-    assert ids.claim() == lease
-    assert ids.lease == lease
+    lease = ids.lease
+    assert lease is not None
+    assert lease.worker == 0
+    assert ids.claim() == ids.lease == lease
 
 
 def test_ids_say_when_and_by_whom_they_were_made(pool: MemoryPool, clock: ManualClock) -> None:
@@ -206,11 +199,12 @@ def test_a_batch_is_in_order_even_if_the_clock_goes_back_within_it(clock: Manual
 # --- the clock -------------------------------------------------------------------------------------
 
 
-def test_a_small_step_back_is_waited_out(pool: MemoryPool, clock: ManualClock) -> None:
+@pytest.mark.parametrize("coroutine", [False, True])
+def test_a_small_step_back_is_waited_out(pool: MemoryPool, clock: ManualClock, coroutine: bool) -> None:
     ids = pool.connect()
     first = ids.next_id()
     clock.step(-8)
-    second = ids.next_id()
+    second = asyncio.run(ids.anext_id()) if coroutine else ids.next_id()
     assert second > first
     assert ids.decode(second).backup == 0
 

@@ -9,12 +9,7 @@ import snowredis
 from snowredis import process_generator as module
 from snowredis.errors import GeneratorClosed
 from snowredis.process_generator import effective_settings, process_generator
-from snowredis.testing import MemoryPool, memory_pool, use
-
-
-@pytest.fixture
-def pool() -> MemoryPool:
-    return memory_pool()
+from snowredis.testing import MemoryPool, use
 
 
 def test_ids_are_made_with_the_generator_until_the_block_ends(pool: MemoryPool) -> None:
