@@ -87,16 +87,17 @@ def test_a_failover_that_loses_writes_stops_no_holder_and_repeats_no_id_and_no_r
 
 def test_sentinels_that_know_no_such_master_are_said(tmp_path: Path) -> None:
     made = Sentinels(tmp_path)
-    with running([made.master, made.sentinels[0]]):
+    with running([made.master, made.sentinels[0]]), contextlib.closing(made.sentinels[0].client()) as observer:
+        before = {each["id"] for each in observer.client_list()}
         url = f"sentinel://{made.sentinels[0].address}/other"
         text = r"No master found for 'other'\. A failover may be"
         with pytest.raises(snowredis.StoreUnavailable, match=text), snowredis.connect(url, pool="p") as ids:
             ids.next_id()
         with snowredis.connect(url.replace("/other", f"/{MASTER}"), pool="p", ttl=0.3, failover_slack=0) as ids:
             ids.next_id()
-        # that of this question is the only one, once the Sentinel has seen the end of the others
-        eventually(lambda: len(made.sentinels[0].ask("CLIENT", "LIST").splitlines()) == 1)
-        made.sentinels[0].ask("ACL", "SETUSER", "default", "resetpass", ">right")
+        # once the Sentinel has seen the end of the others
+        eventually(lambda: {each["id"] for each in observer.client_list()} <= before)
+        observer.execute_command("ACL", "SETUSER", "default", "resetpass", ">right")
         wrong = url.replace("sentinel://", f"sentinel://127.0.0.1:{free_port()},") + "?sentinel_password=x"
         with pytest.raises(snowredis.StoreUnavailable) as caught, snowredis.connect(wrong, pool="p") as ids:
             ids.next_id()

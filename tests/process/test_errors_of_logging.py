@@ -212,7 +212,8 @@ def test_the_heartbeat_goes_on_while_another_thread_imports_opentelemetry_and_is
     context.set_value, context.attach = lambda *pair: pair, attached.append
     eventually(lambda: attached, "an attachment after the import")
     heartbeat.close()
-    assert not caplog.records
+    # other heartbeats of this process may log
+    assert "the heartbeat failed" not in caplog.text
     assert attached[0] == ("suppress_instrumentation", True)
 
 
