@@ -318,7 +318,7 @@ def test_an_address_says_where_and_no_password_and_its_client_gives_up_soon(url:
 def test_a_clients_settings_are_kept_but_for_retries_and_time_outs() -> None:
     given: dict[str, Any] = {"host": "host", "port": 6380, "db": 2, "username": "app", "password": "secret"}
     given["client_name"] = "web"
-    limits = {"socket_timeout": 60, "socket_connect_timeout": 50}
+    limits: dict[str, Any] = {"socket_timeout": 60, "socket_connect_timeout": 50}
     theirs = redis.Redis(**given, **limits, decode_responses=True, retry=Retry(ExponentialBackoff(), 10))
     ours = without_retries(theirs)
     assert ours is not theirs

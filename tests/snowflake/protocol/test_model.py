@@ -329,7 +329,7 @@ def test_every_error_has_a_sample_here_and_a_line_in_the_tree() -> None:
 
 
 def test_errors_are_kinds_of_these() -> None:
-    parents = dict.fromkeys((errors.ConfigError, errors.LayoutError, errors.InvalidId), ValueError)
+    parents: dict[type, type] = dict.fromkeys((errors.ConfigError, errors.LayoutError, errors.InvalidId), ValueError)
     parents |= {errors.PoolNotFound: SnowredisError, errors.LeaseLost: errors.LeaseExpired}
     assert [error for error, parent in parents.items() if not issubclass(error, parent)] == []
 
