@@ -124,6 +124,8 @@ def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tupl
     for name, (rows, others) in result.away.items():
         text = f"{rows:,} rows of {name}, which the first database has; {others:,} of them differ in other columns"
         yield "stayed away", text
+    if result.skipped:
+        yield "skipped", ", ".join(f"{rows:,} rows of {name}" for name, rows in result.skipped.items())
     for doubt in result.doubts:
         yield "look again", f"[{doubt.table}] {doubt.text}"
     if result.partly:

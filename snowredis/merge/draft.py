@@ -37,14 +37,15 @@ class Guess(NamedTuple):
     """Guess of the rule of a column.
 
     Attributes:
-        rule: a word of a map; "of" with *target*; "sql": ids are in a part of it; empty: it is left out.
+        rule: a word of a map; "sql": ids are in a part of it; empty: it is left out.
         why: the evidence.
+        of: the column whose ids it has, so that both must move alike.
         is_strong: nothing speaks against it.
     """
 
     rule: str
     why: str = ""
-    target: str = ""
+    of: Where | None = None
     is_strong: bool = False
 
 
@@ -55,13 +56,13 @@ class Tables:
     Attributes:
         fixed: rows of which the ids stay.
         same: tables of these whose rows are nearly all the same in both, with all that they refer to.
-        matched: the id and the columns that name a row, of tables whose rows are in both.
+        matched: the columns that name a row, by the id of tables whose rows are in both.
         alike: many rows are the same in both; which ids these have is not known.
     """
 
     fixed: set[str] = field(default_factory=set)
     same: set[str] = field(default_factory=set)
-    matched: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    matched: dict[Where, list[str]] = field(default_factory=dict)
     alike: set[str] = field(default_factory=set)
 
 
@@ -69,12 +70,10 @@ class Case:
     """A column that is judged: the first of its detectors that has a guess decides.
 
     Attributes:
-        is_key: it is called as a column that numbers rows.
-        is_named: it is called as an id.
+        is_key, is_named: it is called as a column that numbers rows; and as an id.
         is_sure, is_counted: the database numbers it, for sure; and as it seems.
         sides, values: of each database, and of both.
-        leads: columns with these ids, the likeliest first.
-        size: how many different numbers it has.
+        leads, size: columns with these ids, the likeliest first; and how many different numbers it has.
         are_numbers: its values are integers, also as floats.
         path: columns whose foreign keys lead here.
     """
@@ -120,17 +119,16 @@ class Case:
         return Guess("keep") if self.table.name in self.tables.same else None
 
     def _foreign_key(self, parent: str, target: str) -> Guess:
-        if self.tables.matched.get(parent, ("",))[0] == target:
-            return Guess("of", f"foreign key to {parent}", parent, is_strong=True)
+        if (parent, target) in self.tables.matched:
+            return Guess("of", f"foreign key to {parent}", (parent, target), is_strong=True)
         if parent in self.tables.fixed:
             return Guess("keep", f"foreign key to {parent}, whose ids stay")
         its, path = self.evidence.tables[parent], (*self.path, self.where)
+        parents = Case(self.evidence, self.tables, its, its.columns[target], path)
         # a circle of keys comes back to a column
-        guess = Guess("id")
-        if (parent, target) not in path:
-            guess = Case(self.evidence, self.tables, its, its.columns[target], path).guess()
+        guess = Guess("id") if parents.where in path else parents.guess()
         why = "" if guess.rule == "keep" else f"foreign key to {parent}"
-        return Guess(guess.rule, why, guess.target, is_strong=guess.rule == "id")
+        return Guess(guess.rule, why, (parent, target), is_strong=guess.rule == "id")
 
     # --- ids inside of values ----------------------------------------------------------------------
 
@@ -143,7 +141,7 @@ class Case:
             is_named = is_named_like_an_id(self.name)
             for lead in self.leads:
                 if is_named and lead.near and lead.fills and lead.where[0] not in self.tables.fixed:
-                    return Guess(self._rule_of(lead.where), f"digits: ids of {lead}")
+                    return self._like(lead, "digits: ids")
                 if is_named or lead.fills:
                     return Guess("ask", f"digits: ids of {lead}?")
         elif self.column.kind != "float" and (found := self.evidence.parts(*self.where)):
@@ -151,9 +149,13 @@ class Case:
             return Guess("sql", f"ids of {lead} inside ({place}), as in {example}")
         return None if self.column.kind == "other" else Guess("keep")
 
-    def _rule_of(self, where: Where) -> str:
-        """Return the rule of ids, and of all that lead to them."""
-        return "flake" if any(each.are_of_a_layout for each in self.evidence.ids.get(where, ())) else "id"
+    def _has_layout(self, where: Where) -> bool:
+        return any(each.are_of_a_layout for each in self.evidence.ids.get(where, ()))
+
+    def _like(self, lead: Lead, why: str = "ids", *, is_strong: bool = False) -> Guess:
+        """Return the guess that it has the ids of another column, and moves as they do."""
+        rule = "of" if lead.where in self.tables.matched else "flake" if self._has_layout(lead.where) else "id"
+        return Guess(rule, f"{why} of {lead}", lead.where, is_strong)
 
     # --- numbers that no catalog explains ----------------------------------------------------------
 
@@ -161,17 +163,18 @@ class Case:
         """Judge what is no number, what a counter numbers, and columns without numbers."""
         table, evidence = self.table, self.evidence
         is_key = self.column.is_counter or table.primary == [self.name]
-        if not (self.are_numbers or self.column.kind == "other") or (table.name in self.tables.fixed and is_key):
+        is_fixed = is_key and table.name in self.tables.fixed and not (self._best and self._best.near == 3)
+        if not (self.are_numbers or self.column.kind == "other") or is_fixed:
             return Guess("keep")
         is_part = self.name in table.primary and table.primary != [self.name]
         are_small = all(not isinstance(value, int) or value < 256 for value in self.values)
         if is_part and are_small and all(0 in each for each in self.sides):
             return Guess("keep", "a number within its parent: 0 is among them")
-        if self._rule_of(self.where) == "flake":
+        if self._has_layout(self.where):
             return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
         if is_key and not self.is_sure and (packed := evidence.packed(self.where)):
             return Guess("sql", f"its {packed[0]} are ids of {packed[1]}")
-        if self.is_counted or self.tables.matched.get(table.name, ("",))[0] == self.name:
+        if self.is_counted or self.where in self.tables.matched:
             return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
         first, second = ({-each for each in side if isinstance(each, int) and each < 0} for side in self.sides)
         if (leads := evidence.leads((first, second))) and leads[0].fills:
@@ -211,7 +214,8 @@ class Case:
         if not is_own and self._leads and self._leads[0].near > 1 and self._leads[0].where[0] in self.tables.fixed:
             return Guess("keep", f"ids of {self._leads[0]}, which stay")
         if is_own or (best and (best.fills or (best.near and self.is_named))):
-            return Guess("id", "key" if is_own else f"ids of {best}", is_strong=bool(best and best.fills))
+            is_strong = bool(best and best.fills)
+            return self._like(best, is_strong=is_strong) if best and not is_own else Guess("id", "key", None, is_strong)
         return Guess("ask", "a key by itself: an id of this table, or of something outside?")
 
     def named(self) -> Guess | None:
@@ -234,29 +238,24 @@ class Case:
         best = moving[0]
         if staying and best.near:
             return Guess("ask", f"ids of {staying[0]}, which stay, or of {best}, which move?")
-        if self._rule_of(best.where) == "flake":
-            return Guess("flake", f"ids of a layout, of {best}", is_strong=best.fills)
+        guess = self._like(best, is_strong=best.fills and not staying)
         # a table of a few rows is never filled
         is_of_few = is_named_after(self.name, best.where[0]) and best.reach > 0.5
         is_sure = best.fills or self.is_key or is_of_few
-        if best.where[0] in self.tables.matched and best.where[1] != ROWID:
-            why = f"its values and its name: {best.where[0]}"
-            return Guess("of", why, best.where[0]) if is_sure else Guess("ask", f"of {best.where[0]}?")
-        if is_sure:
-            return Guess("id", f"ids of {best}", is_strong=best.fills and not staying)
-        if self.size >= 3 or best.near == 3:
-            return Guess("ask", f"named like an id; its values are in {best}, but do not fill it")
-        return None
+        if guess.rule == "flake" or (is_sure and (guess.rule == "id" or best.near)):
+            return guess
+        is_open = self.size >= 3 or best.near == 3
+        return Guess("ask", f"named like an id; are its values ids of {best}?") if is_open else None
 
     def filling(self) -> Guess | None:
         """Judge numbers that fill the ids of a table, and those that number the rows of their own."""
         best = self._best
         if best and best.fills:
             if best.near == 3 and self._leads[0] == best:
-                return Guess("id", f"ids of {best}")
+                return self._like(best)
             is_plain = not is_named_like_an_amount(self.name) and (best.near or not self.is_listed)
             least = 5 if min(map(min, self.sets)) > LARGE else 12
-            if best.ends or best.where[0] in self.tables.matched or (is_plain and self.size >= least):
+            if best.ends or best.where in self.tables.matched or (is_plain and self.size >= least):
                 return Guess("ask", f"its values fill {best}, and its name does not say it")
         if self.is_named and self.where in self.evidence.ids:
             return Guess("ask", "a number of each row: an id of this table?")
@@ -309,7 +308,7 @@ class Case:
     def top(self) -> Guess | None:
         """Judge a number that seems to be the next one of a counter."""
         where = self.evidence.counted_by(self.table, self.name) if self.are_numbers else None
-        return Guess("ask", f"the next number of {'.'.join(where)} (top), or an amount?") if where else None
+        return Guess("top", f"the next number of {'.'.join(where)} (top), or an amount?") if where else None
 
 
 _DETECTORS: tuple[Callable[[Case], Guess | None], ...] = (
@@ -334,7 +333,7 @@ class Draft:
         self.notes: dict[str, list[str]] = defaultdict(list)
         self.about: list[str] = []
         self._rows: dict[str, str] = {}
-        # tables of ids alone, which look the same in any two databases
+        # tables of ids alone look the same in any two databases
         self._bare: list[str] = []
 
     def map(self) -> Map:
@@ -356,8 +355,7 @@ class Draft:
         for group in self.evidence.generators():
             names = ", ".join(map(".".join, group))
             self.about.append(f"one generator for {names}? No number is in two of them: they need one offset, no own")
-        head = {"reviewed": False, "schema": checksum(self.catalog)}
-        return Map(head, found)
+        return Map({"reviewed": False, "schema": checksum(self.catalog)}, found)
 
     def _orphans(self, name: str, said: TableMap) -> Iterator[str]:
         """Yield the columns of a table with numbers that lead to no row."""
@@ -375,8 +373,7 @@ class Draft:
 
     def _judge_rows(self, table: Table) -> str:
         """Return the word for the rows of a table, and note which tables are in both databases."""
-        first, second = self.evidence.samples[table.name]
-        notes = self.notes[table.name]
+        (first, second), notes = self.evidence.samples[table.name], self.notes[table.name]
         if table.name in _TOOLS:
             notes.append("of a migration tool: each database has its own")
             self.tables.fixed.add(table.name)
@@ -421,10 +418,10 @@ class Draft:
                 self.tables.same.add(table.name)
             return "first"
         self.tables.alike.add(table.name)
-        self.notes[table.name].append(
-            f'{text}, and {differ:,} others have the same key: rows of the application or the world ("first", "skip"), '
-            'or rows that only look alike ("copy")?'
+        what = (
+            f'{text}, and {differ:,} others have the same key: rows of the application or the world ("first", "skip")'
         )
+        self.notes[table.name].append(f'{what}, or rows that only look alike ("copy")?')
         return UNDECIDED
 
     def _judge_names(self, table: Table) -> str:
@@ -438,12 +435,15 @@ class Draft:
             if key and len(both) >= max(2, 0.1 * min(len(one), len(other))):
                 ids = [dict(zip(s.values(column.name), s.values(key), strict=True)) for s in samples]
                 same = sum(ids[0][name] == ids[1][name] for name in both)
+                has_id = same == len(both) and all(str(ids[0][name]) in name for name in both)
                 notes.append(
                     f"{len(both):,} of {len(other):,} rows have the same {column.name} in both databases, {same:,} of "
-                    'them under the same id: one thing under its id ("first"), one under two ids (match), two things, '
-                    'or the world of the first ("skip")?'
+                    f'them under the same id{", which is in it" * has_id}: one thing under its id ("first"), one under '
+                    'two ids (match), two things, or the world of the first ("skip")?'
                 )
-                self.tables.matched[table.name] = (key, [column.name])
+                if has_id:
+                    return UNDECIDED
+                self.tables.matched[table.name, key] = [column.name]
                 is_plain = [column.name] in table.uniques or len(table.written) <= 3
                 return "copy" if is_plain and not same else UNDECIDED
             if len(both - {""}) > 1 and [column.name] not in table.uniques:
@@ -457,17 +457,17 @@ class Draft:
         reasons: dict[str, list[str]] = defaultdict(list)
         for column in table.columns.values():
             guess = Guess("") if column.is_generated else Case(self.evidence, self.tables, table, column).guess()
-            if guess.rule == "of":
-                texts["of"][column.name] = guess.target
+            if guess.rule == "of" and guess.of:
+                texts["of"][column.name] = guess.of[0]
             elif guess.rule:
-                lists["ask" if guess.rule == "sql" else guess.rule].append(column.name)
+                lists["ask" if guess.rule in ("sql", "top") else guess.rule].append(column.name)
             if guess.why:
                 reasons[f"{guess.why}{'? Write sql' * (guess.rule == 'sql')}"].append(column.name)
         said = TableMap(self._rows[table.name], dict(lists), dict(texts))
-        if table.name in self.tables.matched:
-            said.lists["match"] = self.tables.matched[table.name][1]
+        matched = (columns for (name, _), columns in self.tables.matched.items() if name == table.name)
+        said.lists["match"] = next(matched, [])
         self.notes[table.name] += [f"{', '.join(families(columns))}: {why}" for why, columns in reasons.items()]
-        if said.rows == "copy" and table.name not in self.tables.matched:
+        if said.rows == "copy" and not said.match:
             self._clashes(table, said)
         if said.rows == "first" and not table.uniques:
             said.lists["key"] = [column.name for column in table.written]

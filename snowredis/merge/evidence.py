@@ -43,7 +43,7 @@ _TOKEN = re.compile(r"(?<![0-9A-Za-z])(?:([A-Za-z]+)([^0-9A-Za-z])?)?0*([1-9][0-
 # a number as a merge moves it in a text
 _PLAIN = re.compile("[1-9][0-9]{0,18}")
 _HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
-_NO_TEXT = re.compile("interval|money|inet|cidr|macaddr|time|tsvector")
+_NO_TEXT = re.compile("numeric|decimal|interval|money|inet|cidr|macaddr|time|tsvector")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d")
 
 # a table and a column

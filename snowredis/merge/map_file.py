@@ -65,6 +65,11 @@ class Move(NamedTuple):
     rule: str
     by: str = ""
 
+    def written(self, column: str) -> str:
+        """Return what a map says of a column that moves so."""
+        own = f', own.{column} = "{self.by}"' if self.rule == "id" and self.by else ""
+        return f'of.{column} = "{self.by}"' if self.rule == "of" else f'{self.rule} = ["{column}"]{own}'
+
 
 _KEPT = Move("keep")
 
@@ -296,13 +301,11 @@ def _apart(the_map: Map, name: str, key: ForeignKey) -> Iterator[str]:
             )
         # what an expression does is seen when the rows have come
         if its and mine != right and not {mine.rule, right.rule} & {"sql", "ask"}:
-            wanted = f'of.{column} = "{right.by}"' if right.rule == "of" else f'{right.rule} = ["{column}"]'
-            if right.rule == "id" and right.by:
-                wanted += f', own.{column} = "{right.by}"'
             stays = " (rows of that table stay away)" if its.rows == "skip" else ""
             yield (
                 f"{column} is in {said.rule(column)}, and refers to {key.parent}.{target}, which is in "
-                f"{its.rule(target)}{stays}: both must move alike, or the key leads to another row; write {wanted}"
+                f"{its.rule(target)}{stays}: both must move alike, or the key leads to another row; write "
+                f"{right.written(column)}"
             )
 
 

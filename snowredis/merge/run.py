@@ -53,6 +53,7 @@ class MergeResult:
         offsets: of each group of columns; of all others under an empty name.
         merges_left: how many more databases of this size fit, and the column that ends it.
         away: of each table: how many rows of the second stayed away, and how many of these differ in other columns.
+        skipped: how many rows the second has of each table that is skipped.
         doubts: where the evidence speaks against the map.
         partly: tables of which not all rows were looked at for that.
         computed: what the expressions of the map do.
@@ -64,6 +65,7 @@ class MergeResult:
     offsets: dict[str, int] = field(default_factory=dict)
     merges_left: tuple[int, str] = (0, "")
     away: dict[str, tuple[int, int]] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
     partly: list[str] = field(default_factory=list)
     computed: list[str] = field(default_factory=list)
@@ -173,11 +175,14 @@ class _Run:
         problems += [f"[{doubt.table}] {doubt.text}" for doubt in looked if doubt.is_strong]
         if problems:
             raise refusal(problems)
+        tables = self.second.tables
+        counts = {name: self.second.count(tables[name].sql) for name in self.map.of("skip") if name in tables}
         return MergeResult(
             tables=len(self.names),
             offsets=translation.offsets,
             merges_left=translation.merges_left,
             away={name: away for name, away in translation.away.items() if away[0]},
+            skipped={name: count for name, count in counts.items() if count},
             doubts=looked,
             partly=evidence.partly,
             computed=list(translation.computed()),
@@ -423,7 +428,7 @@ class _Against(NamedTuple):
 def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
     """Yield where the evidence speaks against the rules of a finished map, but for columns that are sure."""
     the_map = translation.map
-    matched = {name: (str(the_map.ids[name]), said.match) for name, said in the_map.tables.items() if said.match}
+    matched = {(name, str(the_map.ids[name])): said.match for name, said in the_map.tables.items() if said.match}
     tables = Tables(fixed=set(the_map.of("first", "skip")), matched=matched)
     for name in the_map.of("copy", "first"):
         said, table = the_map.tables[name], evidence.tables[name]
@@ -447,10 +452,9 @@ def _of_matched(case: Case, rule: str) -> tuple[str, bool] | None:
     is_open = case.where not in case.evidence.ids and (rule == "id" or (case.is_named and not case.is_listed))
     for lead in nearest:
         is_best = is_open and all(each.reach * 1.5 < lead.reach for each in nearest if each != lead)
-        is_matched = matched.get(lead.where[0], ("",))[0] == lead.where[1]
-        if is_matched and (lead.near > 1 or is_best):
+        if lead.where in matched and (lead.near > 1 or is_best):
             return lead.where[0], lead.near == 3 or (rule == "id" and len(nearest) == 1)
-    named = (name for name in matched if is_named_after(case.name, name))
+    named = (name for name, _ in matched if is_named_after(case.name, name))
     return next(((name, False) for name in named if not leads or leads[0].near < 3), None)
 
 
@@ -460,15 +464,20 @@ def _against(translation: Translation, case: Case, rule: str) -> _Against | None
     if target and (number := translation.matched_in(name, column, target)):
         why = f"{number:,} of its values are ids of rows of {target} that stay away (match)"
         return _Against(why, f'write of.{column} = "{target}"', is_only)
-    if translation.map.tables[name].rows == "skip" or rule not in ("keep", "id", "of"):
+    if rule not in ("keep", "id", "of", "flake"):
         return None
-    guess = case.guess()
-    if guess.rule == "flake" or (guess.rule == "sql" and rule == "id"):
-        return _Against(guess.why, f"move it to {guess.rule}")
+    guess, move = case.guess(), translation.map.move
+    its = move(*guess.of) if guess.of else None
+    if guess.rule in ("flake", "top") or (guess.rule == "sql" and rule != "keep"):
+        return _Against(guess.why, f"move it to {guess.rule}") if guess.rule != rule else None
     if rule == "keep" and guess.rule in ("id", "of", "ask", "sql"):
         why = f"{guess.why}{' (write sql)' * (guess.rule == 'sql')}"
-        cure = f'write of.{column} = "{guess.target}"' if guess.rule == "of" else "move what is an id to id"
+        cure = f"write {its.written(column)}" if its and guess.rule == "of" else "move what is an id to id"
         return _Against(why, cure, guess.is_strong)
+    if its and its != move(name, column):
+        return _Against(f"{guess.why}, which moves otherwise", f"write {its.written(column)}")
+    if rule != "id" and not its and (guess.rule == "id" or (guess.rule == "ask" and rule == "flake")):
+        return _Against(guess.why, "move it to id")
     if rule != "keep" and guess.rule == "keep":
         of_which = "nothing says of which table its values are ids"
         nowhere = of_which if case.leads else "its values are ids of no table"

@@ -269,10 +269,39 @@ def test_rows_of_the_application_are_those_of_the_first(draft: Callable[..., str
 
 def test_the_same_things_under_other_ids_are_asked_about(draft: Callable[..., str]) -> None:
     text = draft(
-        "id INTEGER PRIMARY KEY, street TEXT, owner TEXT", lambda s: (f"{i}, 'Street {i}', '{s}{i}'" for i in range(50))
+        "id INTEGER PRIMARY KEY, street TEXT, owner TEXT",
+        lambda s: (f"{i}, 'Street {chr(64 + i)}', '{s}{i}'" for i in range(1, 27)),
     )
     assert 'rows = "?"' in text
     assert 'match = ["street"]' in text
+
+
+def test_names_with_the_id_of_their_row_are_no_names_of_one_thing(draft: Callable[..., str]) -> None:
+    text = draft(
+        "id INTEGER PRIMARY KEY, ref TEXT UNIQUE, who TEXT", lambda s: (f"{i}, 'O-{i:06}', '{s}{i}'" for i in range(50))
+    )
+    assert "50 of them under the same id, which is in it: one thing under its id" in text
+    assert ('rows = "?"' in text, "match =" in text) == (True, False)
+
+
+def test_a_key_of_matched_rows_is_of_them_and_a_column_that_only_has_their_values_is_asked_about(
+    two: Two, offline: Cli
+) -> None:
+    tables = (
+        "CREATE TABLE kinds (id INTEGER PRIMARY KEY, name TEXT UNIQUE);CREATE TABLE t (total NUMERIC(8,2), target_id INT);"
+        "CREATE TABLE stock (kind_id INTEGER PRIMARY KEY, amount INT)"
+    )
+    rows = {
+        s: ";".join(
+            f"INSERT INTO kinds VALUES ({i}, 'k{chr(96 + (i + n) % 20)}'); INSERT INTO t VALUES ({i}.75, {i});"
+            f"INSERT INTO stock VALUES ({i}, {i * 900 + n})"
+            for i in range(1, 20)
+        )
+        for n, s in enumerate("AB")
+    }
+    text = offline("merge", "draft", *two("postgresql", tables, rows["A"], rows["B"])).out
+    assert 'keep = ["amount"]\nof.kind_id = "kinds"' in text
+    assert 'keep = ["total"]\nask  = ["target_id"]' in text
 
 
 def test_names_of_rows_that_have_other_keys_are_asked_about_as_taken(two: Two, offline: Cli) -> None:

@@ -16,14 +16,14 @@ Cli = Callable[..., Any]
 
 
 @pytest.fixture
-def refused(sqlite_server: Any, tmp_path: Path, offline: Cli) -> Callable[..., str]:
-    """Change lines of the map of two servers of a game, and return what is refused."""
+def changed(sqlite_server: Any, tmp_path: Path, offline: Cli) -> Callable[..., Any]:
+    """Change lines of the map of two servers of a game, and return the result of the command."""
     urls = sqlite_server.new_database(), sqlite_server.new_database()
     for url, side in zip(urls, "AB", strict=True):
         game.fill(url, "sqlite", side, 30)
     schema = schema_of(offline("merge", "draft", *urls).out)
 
-    def run(*edits: tuple[str, str], statements: tuple[str, ...] = ()) -> str:
+    def run(*edits: tuple[str, str], statements: tuple[str, ...] = (), options: tuple[str, ...] = ()) -> Any:
         text = game.MAP
         for old, new in edits:
             assert old in text
@@ -31,9 +31,20 @@ def refused(sqlite_server: Any, tmp_path: Path, offline: Cli) -> Callable[..., s
         execute(urls[1], *statements)
         path = game.write_map(tmp_path / "game.map", "sqlite", schema, text)
         before = rows_of(urls[0], "SELECT * FROM characters")
-        done = offline("merge", "run", str(path), *urls)
-        assert done.code == ExitCode.MERGE_REFUSED, done.out
+        done = offline("merge", "run", str(path), *urls, *options)
         assert rows_of(urls[0], "SELECT * FROM characters") == before
+        return done
+
+    return run
+
+
+@pytest.fixture
+def refused(changed: Callable[..., Any]) -> Callable[..., str]:
+    """Change lines of the map of two servers of a game, and return what is refused."""
+
+    def run(*edits: tuple[str, str], statements: tuple[str, ...] = ()) -> str:
+        done = changed(*edits, statements=statements)
+        assert done.code == ExitCode.MERGE_REFUSED, done.out
         return str(done.out + done.err)
 
     return run
@@ -78,6 +89,30 @@ LINES = {
 @pytest.mark.parametrize("says", LINES)
 def test_each_wrong_line_is_named_with_what_to_write(refused: Callable[..., str], says: str) -> None:
     assert says in refused(*LINES[says])
+
+
+OWN = 'id = ["character_id", "rank_id"]\nown.rank_id = "ranks"'
+CARELESS = {
+    'partner is in flake, and ids of characters.id, which moves otherwise: write id = ["partner"]': [
+        ('id = ["id", "partner", "guild_id"]', 'id = ["id", "guild_id"]'), ('flake = ["flake"]', 'flake = ["flake", "partner"]')
+    ],
+    'partner is in of, and ids of characters.id, which moves otherwise: write id = ["partner"]': [
+        ('id = ["id", "partner", "guild_id"]', 'id = ["id", "guild_id"]\nof.partner = "kinds"')
+    ],
+    'rank_id is in id, and ids of ranks.id, which moves otherwise: write id = ["rank_id"], own.rank_id = "ranks"': [
+        ('\nown.rank_id = "ranks"', "")
+    ],
+    'id is in flake, and key: move it to id': [('id = ["id"]\nown.id = "ranks"', 'flake = ["id"]'), (OWN, OWN.partition("\n")[0])],
+    "next_id is in id, and the next number of items.id (top), or an amount?: move it to top": [('top = [', "id = [")],
+    "skipped: 19 rows of houses": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("says", CARELESS)
+def test_each_careless_line_that_can_be_run_is_named_in_the_verdict(changed: Callable[..., Any], says: str) -> None:
+    done = changed(*CARELESS[says], options=("--dry-run",))
+    assert done.code == 0, done.out
+    assert says in " ".join(done.out.split())
 
 
 def test_everything_is_refused_at_once(refused: Callable[..., str]) -> None:
