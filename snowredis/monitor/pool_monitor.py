@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -239,46 +239,10 @@ class PoolMonitor:
 
 # --- leases that ended without a release -----------------------------------------------------------------
 
-# events without which ended_in() would return another result
+# events without which with_history() would return another result
 KINDS = frozenset({EventKind.EXPIRED, EventKind.DIED, EventKind.RETURNED, EventKind.LOST})
 # time of a claim, and the text that names its process
 Claim: TypeAlias = tuple[int, str]
-
-
-def ended_in(snapshot: Snapshot, events: Iterable[Event], claims: Iterable[Claim] = ()) -> list[Lease]:
-    """Return the leases that ended without a release, the newest first, each once, without processes that returned.
-
-    Args:
-        snapshot: its ended leases are those that no script has written yet.
-        events: of the KINDS.
-        claims: the process of a generator that claims is alive.
-    """
-    claimed_ms = {parse_owner(owner).generator: at_ms for at_ms, owner in sorted(claims)}
-    claimed_ms.pop("", None)
-    ended = {(each.worker, each.end_ms): each for each in snapshot.ended}
-    returned: set[tuple[int, int]] = set()
-    lost: dict[tuple[object, ...], int] = {}
-    # processes that were found to be dead after their leases had ended, by the time of the claim
-    found: set[tuple[object, ...]] = set()
-    for event in events:
-        if event.kind == EventKind.RETURNED and event.ended_ms is not None:
-            returned.add((event.worker, event.ended_ms))
-        elif event.kind == EventKind.LOST:
-            lost[event.process] = max(event.at_ms, lost.get(event.process, 0))
-        elif event.kind == EventKind.EXPIRED:
-            ended[event.worker, event.at_ms] = event.lease("expired")
-        elif event.kind == EventKind.DIED:
-            ended[event.worker, event.at_ms] = event.lease("died")
-            found.add((*event.process, event.claimed_ms or 0))
-
-    def is_over(each: Lease) -> bool:
-        process = each.worker, *each.owner.name
-        seen_ms = max(lost.get(process, -1), claimed_ms.get(each.owner.generator, -1))
-        is_counted = each.state != "died" and (*process, each.claimed_ms) in found
-        return seen_ms < each.end_ms and not is_counted
-
-    places = {place: each for place, each in ended.items() if each.state == "died" or place not in returned}
-    return sorted(filter(is_over, places.values()), key=lambda each: (-each.end_ms, each.worker))
 
 
 def is_unused(lease: Lease) -> bool:
@@ -287,15 +251,50 @@ def is_unused(lease: Lease) -> bool:
 
 
 def with_history(state: Snapshot, events: Sequence[Event], claims: Sequence[Claim]) -> Snapshot:
-    """Return *state* with what *events* of the KINDS and *claims* say of leases that ended."""
-    now_ms, over = state.info.now_ms, ended_in(state, events, claims if state.ended or events else ())
+    """Return *state* with what *events* of the KINDS and *claims* say of leases that ended.
+
+    Each is there once, without those of processes that returned, or that are known to live without the lease.
+    """
+    now_ms, is_known = state.info.now_ms, bool(state.ended or events)
+    claimed_ms = {parse_owner(owner).generator: at_ms for at_ms, owner in sorted(claims)} if is_known else {}
+    claimed_ms.pop("", None)
+    ended = {(each.worker, each.end_ms): each for each in state.ended}
+    returned: set[tuple[int, int]] = set()
+    lost: dict[tuple[object, ...], Event] = {}
+    # processes that were found to be dead after their leases had ended, by the time of the claim
+    found: set[tuple[object, ...]] = set()
+    for event in events:
+        if event.kind == EventKind.RETURNED and event.ended_ms is not None:
+            returned.add((event.worker, event.ended_ms))
+        elif event.kind == EventKind.LOST:
+            lost[event.process] = event
+        elif event.kind == EventKind.EXPIRED:
+            ended[event.worker, event.at_ms] = event.lease("expired")
+        elif event.kind == EventKind.DIED:
+            ended[event.worker, event.at_ms] = event.lease("died")
+            found.add((*event.process, event.claimed_ms or 0))
+
+    def has_left(each: Lease) -> bool:
+        """Return whether the process claimed, or lost the lease, after its last heartbeat: its record only stays."""
+        loss = lost.get((each.worker, *each.owner.name))
+        seen_ms = max(loss.at_ms if loss else 0, claimed_ms.get(each.owner.generator, 0))
+        return seen_ms > each.renewed_ms
+
+    def is_over(each: Lease) -> bool:
+        is_counted = each.state != "died" and (each.worker, *each.owner.name, each.claimed_ms) in found
+        is_back = each.state != "died" and (each.worker, each.end_ms) in returned
+        return not (is_counted or is_back or has_left(each))
+
+    over = sorted(filter(is_over, ended.values()), key=lambda each: (-each.end_ms, each.worker))
     shown = [each for each in over if not is_unused(each) and max(each.end_ms + SHOWN_MS, each.ids_until_ms) > now_ms]
+    living = tuple(each for each in state.living if each.state != "silent" or not has_left(each))
     # they are counted to compare the dead with
     recent = {parse_owner(owner).process for at_ms, owner in claims if at_ms > now_ms - SHOWN_MS} if shown else ()
     # processes that are not shown may make ids in these lanes
-    lost = (event for event in events if event.kind == EventKind.LOST and event.at_ms >= state.info.raised_ms)
-    lanes_ms = [each.outage_until_ms for each in over if is_unused(each)] + [each.owner.lane_until_ms for each in lost]
-    return replace(state, ended=tuple(shown), claims=len(recent), lanes_until_ms=max(lanes_ms, default=0))
+    losses = (event for event in events if event.kind == EventKind.LOST and event.at_ms >= state.info.raised_ms)
+    lanes_ms = [each.outage_until_ms for each in over if is_unused(each)] + [one.owner.lane_until_ms for one in losses]
+    lanes_until_ms = max(lanes_ms, default=0)
+    return replace(state, living=living, ended=tuple(shown), claims=len(recent), lanes_until_ms=lanes_until_ms)
 
 
 class RecentEvents:

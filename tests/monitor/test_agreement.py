@@ -590,3 +590,30 @@ def test_a_generator_that_python_deleted_is_released_with_the_ids_that_it_made(
         stats = seen.events()[-1].stats
         assert stats is not None
         assert stats.ids_made == made >= 1_000
+
+
+def test_a_worker_that_lost_its_lease_to_a_failover_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record stays until the lease would end, while it waits for the floor, as it wrote itself."""
+    it = Watched(monkeypatch, failover_slack_ms=15_000)
+    renewed(it)
+    held = it.ids._lease_manager.held
+    assert held is not None
+    # a deposed master may have answered for so long: this reservation is too old to be adopted
+    it.away = True
+    it.clock.advance(21_000)
+    it.client.hset(pool_keys("watched")[0], "run_id", "0" * 40)
+    it.away = False
+    it.ids._beat()
+    snapshot = it.view.snapshot()
+    assert [each.kind for each in it.view.events()][-1] == EventKind.LOST
+    assert snapshot.leases == ()
+    status = status_of(snapshot)
+    assert [each.code for each in status.conditions] == ["floor"], status
+    assert snapshot.makes_ids
+    it.clock.advance(TTL_MS)
+    it.ids._beat()
+    assert [each.code for each in status_of(it.view.snapshot()).conditions] == ["floor"]
+    it.beat(40_000)
+    seen = it.view.snapshot()
+    assert ([each.state for each in seen.leases], status_of(seen).level) == (["alive"], "ok")
+    it.ids.close()
