@@ -70,7 +70,7 @@ class Database:
 
     Attributes:
         kind: of the database; sql/KIND.sql has the queries of its catalog.
-        as_text, backslash: a value as a text, and a backslash in a literal.
+        as_text, as_hex, from_hex, backslash: a value as a text, bytes as a text, and back; one in a literal.
         number: the type that a number is cast to.
         positive, a_digit: conditions that a text is a positive number, and that it has a digit.
         empty_key, drop_keys: the first columns of the table of keys, and the statement that removes it.
@@ -81,8 +81,8 @@ class Database:
 
     kind, mark, parameter = "mysql", "`", "%s"
     as_text, backslash = "CONVERT(CAST({} AS CHAR) USING utf8mb4) COLLATE utf8mb4_bin", "\\\\"
+    as_hex, from_hex, a_digit = "HEX({})", "UNHEX({})", "{} REGEXP '[0-9]'"
     number, positive = "SIGNED", f"{{0}} REGEXP '{_POSITIVE}'"
-    a_digit = "{} REGEXP '[0-9]'"
     empty_key = "CAST('' AS CHAR(700)) AS key_, CAST(9223372036854775807 AS SIGNED) AS hash_"
     drop_keys = f"DROP TEMPORARY TABLE IF EXISTS {KEYS}"
     ends_by_ddl, checks_keys, indexes_keys = True, False, True
@@ -163,8 +163,6 @@ class Database:
     def lock(self, tables: Sequence[str]) -> None:
         """Keep writers out of tables, where the database can."""
 
-    # --- tables ------------------------------------------------------------------------------------
-
     def query(self, name: str) -> list[Any]:
         """Return the rows of a query of the catalog; each stands behind a line with its name."""
         text = files("snowredis.merge").joinpath(f"sql/{self.kind}.sql").read_text(encoding="utf-8")
@@ -231,18 +229,26 @@ class Database:
         """Return a value as a text, with every byte of it."""
         return self.as_text.format(value)
 
+    def plain(self, column: TableColumn, value: str) -> str:
+        """Return a value as the text by which pairs know it."""
+        return self.as_hex.format(value) if column.kind == "bytes" else self.text(value)
+
+    def typed(self, column: TableColumn, text: str) -> str:
+        """Return the value of a column that such a text is."""
+        if column.kind == "bytes":
+            return self.from_hex.format(text)
+        type_ = column.type if column.type == "uuid" else self.number
+        return text if column.kind == "text" else f"CAST({text} AS {type_})"
+
     def joined(self, texts: Sequence[str]) -> str:
         """Return texts as one, divided by bars."""
         return f"CONCAT_WS('|', {', '.join(texts)})"
-
-    def as_number(self, value: str) -> str:
-        return f"CAST({value} AS {self.number})"
 
     def digits(self, column: TableColumn, value: str) -> str:
         """Return the positive number that a value is, or NULL."""
         if column.kind == "int" and not column.type.startswith("numeric"):
             return f"CASE WHEN {value} > 0 THEN {value} END"
-        return f"CASE WHEN {self.positive.format(value)} THEN {self.as_number(value)} END"
+        return f"CASE WHEN {self.positive.format(value)} THEN CAST({self.text(value)} AS {self.number}) END"
 
     def moved(self, column: TableColumn, value: str, offset: int) -> str:
         """Return an id plus the offset if it is a positive number, also as a text; else as it is."""
@@ -256,9 +262,9 @@ class Database:
         is_other = f"{text} <> '0' AND {text} NOT LIKE '-%' AND {self.a_digit.format(text)}"
         return f"{self.digits(column, value)} IS NULL AND {is_other}"
 
-    def looked_up(self, rule: int, value: str, pairs: Mapping[str, str]) -> str:
-        """Return what a value becomes by these pairs, as a text, or NULL."""
-        return f"(SELECT {PAIRS}.new_ FROM {PAIRS} WHERE rule_ = {rule} AND old_ = {self.text(value)})"
+    def looked_up(self, rule: int, text: str, pairs: Mapping[str, str]) -> str:
+        """Return what a text becomes by these pairs, or NULL."""
+        return f"(SELECT {PAIRS}.new_ FROM {PAIRS} WHERE rule_ = {rule} AND old_ = {text})"
 
     def store_pairs(self, rule: int, pairs: Mapping[str, str]) -> None:
         """Make pairs known to this transaction."""
@@ -301,6 +307,7 @@ class Database:
 class PostgreSQL(Database):
     kind, mark = "postgresql", '"'
     as_text, backslash = "CAST({} AS text)", "\\"
+    as_hex, from_hex = "encode({}, 'hex')", "decode({}, 'hex')"
     # a text of fixed length has spaces at its end
     number, positive, a_digit = "bigint", f"CAST({{0}} AS text) ~ '{_POSITIVE}'", "{} ~ '[0-9]'"
     empty_key, drop_keys = "CAST('' AS text) AS key_, CAST(0 AS bigint) AS hash_", f"DROP TABLE IF EXISTS {KEYS}"
@@ -327,9 +334,9 @@ class PostgreSQL(Database):
     def lock(self, tables: Sequence[str]) -> None:
         self.run(f"LOCK TABLE {', '.join(tables)} IN SHARE ROW EXCLUSIVE MODE")
 
-    def looked_up(self, rule: int, value: str, pairs: Mapping[str, str]) -> str:
+    def looked_up(self, rule: int, text: str, pairs: Mapping[str, str]) -> str:
         # a constant, and no table: it works on a standby, too
-        return f"(CAST({text_literal(json.dumps(pairs))} AS jsonb) ->> {self.text(value)})"
+        return f"(CAST({text_literal(json.dumps(pairs))} AS jsonb) ->> {text})"
 
     def store_pairs(self, rule: int, pairs: Mapping[str, str]) -> None:
         return
@@ -370,7 +377,8 @@ class PostgreSQL(Database):
 class SQLite(Database):
     kind, mark, parameter = "sqlite", '"', "?"
     as_text, backslash = "CAST({} AS TEXT)", "\\"
-    number = "INTEGER"
+    as_hex = "CASE typeof({0}) WHEN 'blob' THEN hex({0}) ELSE CAST({0} AS TEXT) END"
+    number, from_hex = "INTEGER", "snowredis_bytes({})"
     positive = (
         "({0} <> '' AND {0} NOT GLOB '*[^0-9]*' AND {0} NOT GLOB '0*' AND "
         "(length({0}) < 19 OR length({0}) = 19 AND {0} < '9'))"
@@ -383,6 +391,7 @@ class SQLite(Database):
         # transactions begin here, not at the first change
         self.driver.isolation_level = None
         self.driver.create_function("snowredis_hash", -1, _hash, deterministic=True)
+        self.driver.create_function("snowredis_bytes", 1, lambda text: text and bytes.fromhex(text))
         self.run(f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}")
         # This has no effect inside a transaction. It is off for changes: foreign keys are compared before the COMMIT
         self.run(f"PRAGMA foreign_keys = {'OFF' if writes else 'ON'}")
@@ -409,7 +418,7 @@ class SQLite(Database):
         return " || '|' || ".join(texts)
 
     def digits(self, column: TableColumn, value: str) -> str:
-        text = f"WHEN {self.positive.format(value)} THEN {self.as_number(value)} END"
+        text = f"WHEN {self.positive.format(value)} THEN CAST({value} AS INTEGER) END"
         return f"CASE WHEN typeof({value}) = 'integer' AND {value} > 0 THEN {value} {text}"
 
     def moved(self, column: TableColumn, value: str, offset: int) -> str:

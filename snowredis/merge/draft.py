@@ -174,7 +174,7 @@ class Case:
             return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
         if is_key and not self.is_sure and (packed := evidence.packed(self.where)):
             return Guess("sql", f"its {packed[0]} are ids of {packed[1]}")
-        if self.is_counted or self.where in self.tables.matched:
+        if self.is_counted or (self.are_numbers and self.where in self.tables.matched):
             return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
         first, second = ({-each for each in side if isinstance(each, int) and each < 0} for side in self.sides)
         if (leads := evidence.leads((first, second))) and leads[0].fills:

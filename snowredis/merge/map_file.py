@@ -131,12 +131,12 @@ class Map:
         """Return how a column moves."""
         said = self.tables[name]
         rule = said.rule(column)
+        if said.match and column == self.ids.get(name):
+            return Move("of", name)
         if said.rows == "skip" or rule in ("keep", "none"):
             return _KEPT
         if rule in ("of", "sql"):
             return Move(rule, said.text(rule, column))
-        if said.match and column == self.ids.get(name):
-            return Move("of", name)
         return Move("id", said.text("own", column)) if rule in ("id", "top") else Move(rule)
 
     def find_ids(self, tables: Tables) -> None:
@@ -146,8 +146,8 @@ class Map:
 
 def _id_of(said: TableMap, table: Table) -> str | None:
     ids = [column for column, rule in said.rules.items() if rule in ("id", "flake") and column in table.columns]
-    # the rowid of SQLite moves beside the id
-    ids = [column for column in ids if column != ROWID] or ids
+    # the rowid of SQLite moves beside the id; matched rows may have a key that stays, such as a UUID
+    ids = [column for column in ids if column != ROWID] or ids or (table.primary if said.match else [])
     keys = [column for column in ids if table.columns[column].is_counter or [column] in table.uniques]
     found = [column for column in keys if [column] == table.primary] or keys or ids
     return found[0] if len(found) == 1 else None
@@ -280,7 +280,7 @@ def _wrong_rule(said: TableMap, rule: str, column: TableColumn, kind: str) -> It
     name = column.name
     if column.is_generated:
         yield f"{name} is computed by the database: take it out"
-    movable = ("int", "text", "bytes", "other") if kind == "sqlite" else ("int", "text")
+    movable = ("int", "text", "bytes", "other") if kind == "sqlite" or rule == "of" else ("int", "text")
     if rule in ("id", "of", "flake", "top") and column.kind not in movable:
         yield f'{name} is {column.type}, which holds no number: write sql.{name} = "…" instead of {rule}'
     if name == ROWID and rule != "id":

@@ -314,7 +314,11 @@ class _Run:
         names = [column for column in translation.columns(name) if column not in tops]
         columns = [self.first.tables[name].columns[column] for column in names]
         if of_second:
-            database, values, rows = self.second, translation.values(name, names), translation.rows(name)
+            database, values, rows = (
+                self.second,
+                [translation.value(name, each) for each in names],
+                translation.rows(name),
+            )
         else:
             database, values = self.first, list(map(translation.column, names))
             rows = f"FROM {self.first.tables[name].sql} y"
@@ -445,25 +449,28 @@ def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
             yield _doubt(name, rule, cure, reasons, is_strong=False)
 
 
-def _of_matched(case: Case, rule: str) -> tuple[str, bool] | None:
-    """Return the table with match whose ids a column seems to have, and whether hardly another table is meant."""
+def _of_matched(case: Case, rule: str) -> Iterator[tuple[str, bool]]:
+    """Yield the tables with match whose ids a column may have, and whether hardly another table is meant."""
     leads, matched = case.leads, case.tables.matched
     nearest = [lead for lead in leads if lead.near == leads[0].near]
     is_open = case.where not in case.evidence.ids and (rule == "id" or (case.is_named and not case.is_listed))
     for lead in nearest:
         is_best = is_open and all(each.reach * 1.5 < lead.reach for each in nearest if each != lead)
         if lead.where in matched and (lead.near > 1 or is_best):
-            return lead.where[0], lead.near == 3 or (rule == "id" and len(nearest) == 1)
-    named = (name for name, _ in matched if is_named_after(case.name, name))
-    return next(((name, False) for name in named if not leads or leads[0].near < 3), None)
+            yield lead.where[0], lead.near == 3 or (rule == "id" and len(nearest) == 1)
+    for name, key in matched:
+        its = case.evidence.tables[name].columns[key]
+        is_like = its.kind != "int" and its.kind == case.column.kind and case.where != (name, key)
+        if is_like or (is_named_after(case.name, name) and (not leads or leads[0].near < 3)):
+            yield name, is_like
 
 
 def _against(translation: Translation, case: Case, rule: str) -> _Against | None:
     name, column = case.where
-    target, is_only = (_of_matched(case, rule) if rule in ("id", "keep") else None) or ("", False)
-    if target and (number := translation.matched_in(name, column, target)):
-        why = f"{number:,} of its values are ids of rows of {target} that stay away (match)"
-        return _Against(why, f'write of.{column} = "{target}"', is_only)
+    for target, is_only in _of_matched(case, rule) if rule in ("id", "keep") else ():
+        if number := translation.matched_in(name, column, target):
+            why = f"{number:,} of its values are ids of rows of {target} that stay away (match)"
+            return _Against(why, f'write of.{column} = "{target}"', is_only)
     if rule not in ("keep", "id", "of", "flake"):
         return None
     guess, move = case.guess(), translation.map.move
@@ -479,9 +486,7 @@ def _against(translation: Translation, case: Case, rule: str) -> _Against | None
     if rule != "id" and not its and (guess.rule == "id" or (guess.rule == "ask" and rule == "flake")):
         return _Against(guess.why, "move it to id")
     if rule != "keep" and guess.rule == "keep":
-        of_which = "nothing says of which table its values are ids"
-        nowhere = of_which if case.leads else "its values are ids of no table"
-        return _Against(guess.why or nowhere, "move what is no id to keep")
+        return _Against(guess.why or "nothing says of which table its values are ids", "move what is no id to keep")
     return None
 
 

@@ -60,23 +60,18 @@ class Translation:
         rowid = [ROWID] if ROWID in self.map.tables[name].rules else []
         return [*rowid, *(column.name for column in self.first.tables[name].written)]
 
-    def values(self, name: str, columns: Sequence[str]) -> list[str]:
-        """Return what each column becomes."""
-        return [self.value(name, column) for column in columns]
-
     def value(self, name: str, column: str) -> str:
         """Return what a column becomes, as an expression over a row y of the second database."""
         said, plain, about = self.map.tables[name], self.column(column), self.first.tables[name].columns[column]
         move = self.map.move(name, column)
-        value = plain
         if move.rule == "of":
             value = self._of(move.by, plain, about)
         elif move.rule == "sql":
             value = f"({self._expression(move.by)})"
-        elif move.rule in ("id", "flake"):
+        else:
             value = self._moved(move.rule, plain, about, move.by)
         if self.pairs.get(f"{name}.{column}") and (taken := said.text("taken", column)):
-            is_free = f"{self._found(f'{name}.{column}', plain)} IS NULL"
+            is_free = f"{self._found(f'{name}.{column}', self.text(name, column))} IS NULL"
             value = f"CASE WHEN {is_free} THEN {value} ELSE ({self._expression(taken)}) END"
         return value
 
@@ -84,16 +79,21 @@ class Translation:
         """Return a column of the row y."""
         return f"y.{self.second.quote(name)}"
 
+    def text(self, name: str, column: str) -> str:
+        """Return a column of the row y as the text by which pairs know it."""
+        return self.second.plain(self.first.tables[name].columns[column], self.column(column))
+
     def _moved(self, rule: str, value: str, column: TableColumn, group: str) -> str:
         if rule == "flake":
             return self._looked_up(_LAYOUT, value, value, column)
-        return self.second.moved(column, value, self.offsets[group])
+        return self.second.moved(column, value, self.offsets[group]) if rule == "id" else value
 
     def _of(self, target: str, value: str, column: TableColumn | None = None) -> str:
         """Return the id that a row of *target* has: that of the matched row, or as the ids of that table move."""
         key, its = str(self.map.ids[target]), self.map.tables[target]
-        column = column or self.first.tables[target].columns[key]
-        return self._looked_up(target, value, self._moved(its.rule(key), value, column, its.text("own", key)), column)
+        about = self.first.tables[target].columns[key]
+        moved = self._moved(its.rule(key), value, column or about, its.text("own", key))
+        return self._looked_up(target, value, moved, column if column and column.kind == "text" else about)
 
     def _expression(self, text: str) -> str:
         """Return an expression of a map with its offsets and tables."""
@@ -103,11 +103,11 @@ class Translation:
     def _looked_up(self, pairs: str, value: str, otherwise: str, column: TableColumn) -> str:
         if not self.pairs.get(pairs):
             return otherwise
-        found = self._found(pairs, value)
-        return f"COALESCE({found if column.kind == 'text' else self.second.as_number(found)}, {otherwise})"
+        found = self._found(pairs, self.second.plain(column, value))
+        return f"COALESCE({self.second.typed(column, found)}, {otherwise})"
 
-    def _found(self, pairs: str, value: str) -> str:
-        return self.second.looked_up(list(self.pairs).index(pairs), value, self.pairs[pairs])
+    def _found(self, pairs: str, text: str) -> str:
+        return self.second.looked_up(list(self.pairs).index(pairs), text, self.pairs[pairs])
 
     # --- rows --------------------------------------------------------------------------------------
 
@@ -115,9 +115,9 @@ class Translation:
         """Return FROM and WHERE of the rows that come; *prefix*: the second database, as the first one names it."""
         said, found, key = self.map.tables[name], list(conditions), self.first_key(name)
         if self.pairs.get(name):
-            found.append(f"{self._found(name, self.column(str(self.map.ids[name])))} IS NULL")
+            found.append(f"{self._found(name, self.text(name, str(self.map.ids[name])))} IS NULL")
         if said.rows == "first" and self.pairs.get(f"{name} rows"):
-            found.append(f"{self._found(f'{name} rows', self._key_text(key))} IS NULL")
+            found.append(f"{self._found(f'{name} rows', self._key_text(name, key))} IS NULL")
         if said.rows == "first" and not key:
             found.append("1 = 0")
         where = f" WHERE {' AND '.join(found)}" if found else ""
@@ -129,7 +129,7 @@ class Translation:
 
     def copy(self, name: str, target: str, columns: Sequence[str], more: Sequence[str], *conditions: str) -> None:
         """Copy rows into a table of the first database: the values of *more*, then those of columns."""
-        values = ", ".join([*more, *self.values(name, columns)])
+        values = ", ".join([*more, *(self.value(name, column) for column in columns)])
         there, here = (f"SELECT {values} {self.rows(name, *conditions, prefix=each)}" for each in ("", self.prefix))
         names = [*["key_", "hash_"][: len(more)], *columns]
         texts = [self.map.tables[name].text(word, column) for word in ("sql", "taken") for column in columns]
@@ -171,9 +171,9 @@ class Translation:
         keys = (key for key in self.first.tables[name].uniques if not {*key} & {*lists.get("top", [])})
         return lists.get("key") or next(keys, [])
 
-    def _key_text(self, columns: Sequence[str]) -> str:
+    def _key_text(self, name: str, columns: Sequence[str]) -> str:
         """Return the key of a row of the second database as one text."""
-        return self.second.joined([f"COALESCE({self.second.text(self.column(column))}, '')" for column in columns])
+        return self.second.joined([f"COALESCE({self.text(name, column)}, '')" for column in columns])
 
     # --- pairs -------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class Translation:
             yield from self._find_first(name)
         for name in self.names:
             for column in self.map.tables[name].texts.get("taken", {}):
-                found = self.shared_keys(name, [column], self.second.text(self.column(column)))
+                found = self.shared_keys(name, [column], self.text(name, column))
                 self._store(f"{name}.{column}", {old: "1" for old, *_ in found})
 
     def _store(self, name: str, pairs: dict[str, str]) -> None:
@@ -226,7 +226,7 @@ class Translation:
             for name in ready:
                 waiting.remove(name)
                 key = str(self.map.ids[name])
-                text = self.second.text(self.column(key))
+                text = self.text(name, key)
                 pairs: dict[str, str] = {}
                 # by a right match a row is one row of the first: of a wrong one, not all pairs are read
                 most = self.count(name)
@@ -247,7 +247,7 @@ class Translation:
         """Return how many rows that come have the id of a row of *target* that stays away, as the first has it."""
         if not self.pairs.get(target):
             return 0
-        return self.count(name, f"{self._found(target, self.column(column))} IS NOT NULL")
+        return self.count(name, f"{self._found(target, self.text(name, column))} IS NOT NULL")
 
     def _referred(self, name: str) -> set[str]:
         said = self.map.tables[name]
@@ -262,7 +262,7 @@ class Translation:
                 yield f"[{name}] top: a table of one row has {counts[0]:,} and {counts[1]:,} rows. Write key = […]"
             self.away[name] = (counts[1], 0)
             return
-        found = self.shared_keys(name, key, self._key_text(key), compares=True)
+        found = self.shared_keys(name, key, self._key_text(name, key), compares=True)
         pairs = {old: "1" for old, *_ in found}
         self._store(f"{name} rows", pairs)
         self.away[name] = (len(pairs), sum(differs for _, differs, _ in found))
@@ -297,7 +297,7 @@ class Translation:
             first.row_hash(others, [f"{row}.{first.quote(each.name)}" for each in others]) if others else "0"
             for row in "ty"
         )
-        values = self.values(name, key)
+        values = [self.value(name, each) for each in key]
         if self.prefix and values == list(map(self.column, key)):
             rows = self.rows(name, *conditions, prefix=self.prefix)
             keys = f"(SELECT {', '.join([f'{text} AS key_', f'{its} AS hash_', *values])} {rows})"
@@ -307,8 +307,10 @@ class Translation:
                 first.run(statement)
             self.copy(name, keys, key, [text, its], *conditions)
         given = " AND ".join(f"n.{first.quote(each)} IS NOT NULL" for each in key)
+        other = f"t.{first.quote(column or key[0])}"
+        other = first.plain(table.columns[column], other) if column else other
         found = first.rows(
-            f"SELECT n.key_, CASE WHEN n.hash_ = {mine} THEN 0 ELSE 1 END, t.{first.quote(column or key[0])} "
+            f"SELECT n.key_, CASE WHEN n.hash_ = {mine} THEN 0 ELSE 1 END, {other} "
             f"FROM {table.sql} t JOIN {keys} n ON {first.same('t', key, 'n', key)} WHERE {given} LIMIT {most}"
         )
         first.run(first.drop_keys)
@@ -336,7 +338,7 @@ class Translation:
         for name, column in taken:
             if self.pairs.get(f"{name}.{column}"):
                 texts = [self.second.text(each) for each in (self.column(column), self.value(name, column))]
-                is_taken = f"{self._found(f'{name}.{column}', self.column(column))} IS NOT NULL"
+                is_taken = f"{self._found(f'{name}.{column}', self.text(name, column))} IS NOT NULL"
                 for page in self.second.pages(f"SELECT {', '.join(texts)} {self.rows(name, is_taken)}"):
                     yield from ((f"{name}.{column}", str(old), str(new)) for old, new in page)
 
