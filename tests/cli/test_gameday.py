@@ -72,3 +72,13 @@ def test_a_trial_that_is_interrupted_leaves_nothing_behind(own_server: RedisServ
     trial.send_signal(signal.SIGTERM)
     assert trial.wait(30) == 130
     assert own_server.client().dbsize() == 0
+
+
+def test_the_error_of_a_trial_is_shown_though_its_keys_cannot_be_deleted(own_server: RedisServer) -> None:
+    with own_server.client() as client:
+        client.config_set("min-replicas-to-write", 1)
+    trial = gameday(own_server.url, "--do", "true")
+    _, err = trial.communicate(timeout=60)
+    assert trial.returncode == 4
+    assert err.startswith("its keys are left, snowredis:{gameday-")
+    assert "error: Redis at" in err

@@ -209,6 +209,7 @@ def _add_arguments(parser: Parser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from snowredis.monitor.checks import missing_identity
+    from snowredis.servers.runner import translated
     from snowredis.snowflake.protocol.open import open_pool
     from snowredis.worker_pool import WorkerPool
 
@@ -247,8 +248,13 @@ def _run(args: argparse.Namespace) -> int:
             with uninterrupted():
                 canary.stop()
                 fleet.close()
-                # no reservation matters of a pool that no process will use again
-                pool.client.delete(*pool_keys(name), canary.key)
+                keys = (*pool_keys(name), canary.key)
+                try:
+                    # no reservation matters of a pool that no process will use again
+                    with translated(pool.where):
+                        pool.client.delete(*keys)
+                except SnowredisError as error:
+                    print(f"its keys are left, {', '.join(keys)}: {error}", file=sys.stderr)
         if not trial.failed:
             raise CommandError(
                 ExitCode.ERROR,
