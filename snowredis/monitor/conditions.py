@@ -166,7 +166,7 @@ def silent_together(snapshot: Snapshot) -> tuple[int, int, int, int] | None:
     """
     living = processes_of(each for each in snapshot.living if each.state != "silent")
     # last heartbeat of each process, and until when the first of its generators has ids
-    silent: dict[tuple[str, int], tuple[int, int]] = {}
+    silent: dict[tuple[str, int, str], tuple[int, int]] = {}
     for each in snapshot.in_state("silent", "expired"):
         process, beat_ms = each.owner.process, each.renewed_ms
         if process not in living and beat_ms:

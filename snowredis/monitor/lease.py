@@ -28,7 +28,7 @@ class Owner(NamedTuple):
         refused: the error of its last call, if the process got no id since; empty: it makes ids, or was not asked for
             any.
         version: of snowredis in the process; untrusted text; empty if unknown.
-        generator: random name of its generator; "" if unknown.
+        generator: random name of its generator, see owner_text(); "" if unknown.
         lane_until_ms: end of the outage lane of a lease that it lost, in which it can go on, too; 0: none.
         taken_ms: when it took the lease over from a process that had ended; 0: it claimed the worker id itself.
         outage: 1 if it goes on in the outage lane of its lease while Redis is away; 0: it does not say so.
@@ -45,9 +45,9 @@ class Owner(NamedTuple):
     outage: HiddenInt = 0
 
     @property
-    def process(self) -> tuple[str, int]:
-        """Host and pid, which all generators of a process share."""
-        return self[:2]
+    def process(self) -> tuple[str, int, str]:
+        """What all generators of a process share, and no process of another container has."""
+        return self.host, self.pid, self.generator.partition("-")[0]
 
     @property
     def name(self) -> tuple[str, int, str]:
@@ -182,9 +182,9 @@ def lease_of(worker: int, record: LeaseRecord, now_ms: int, ttl_ms: int, end_ms:
 # --- texts -------------------------------------------------------------------------------------------
 
 
-def processes_of(leases: Iterable[Lease]) -> set[tuple[str, int]]:
-    """Return host and pid of each process that has, or had, one of *leases*."""
-    return {each.owner[:2] for each in leases}
+def processes_of(leases: Iterable[Lease]) -> set[tuple[str, int, str]]:
+    """Return each process that has, or had, one of *leases*."""
+    return {each.owner.process for each in leases}
 
 
 def counted(leases: Sequence[Lease]) -> str:

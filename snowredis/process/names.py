@@ -183,6 +183,12 @@ def random_name(random_bytes: Callable[[int], bytes], clock: Clock) -> str:
     return hashlib.blake2b(seed.encode(), digest_size=16).hexdigest()
 
 
+@functools.lru_cache(maxsize=1)
+def process_mark(_pid: int) -> str:
+    """Return 24 random bits, hex, of this process: containers can have equal hosts and pids."""
+    return os.urandom(3).hex()
+
+
 # options of this process; a forked child starts with those of its parent. The label, the text that people see beside
 # the worker id, is that of generators that have none
 PROCESS = SimpleNamespace(label="")
@@ -203,7 +209,7 @@ def owner_text(
     """Return JSON that names a process in Redis, for people. Host and label are cut to MAX_NAME and made printable.
 
     Args:
-        generator: random name of a generator of that process: containers can have equal hosts and pids.
+        generator: random name of a generator: that of its process, "-", and its own.
         lane_until_ms: end of an outage lane in which it goes on, though the record may not show that; 0: there is none.
         taken_ms: when it took the lease over from a process that had ended; 0: it claimed the worker id itself.
         refused: the error of its last call, if it got no id since; "": there is none.

@@ -11,7 +11,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.values import time_text
 from snowredis.errors import PoolNotFound, StoreUnavailable
 from snowredis.monitor.conditions import LEVELS, Condition, answers, status_of, status_without
-from snowredis.monitor.lease import Lease, Owner
+from snowredis.monitor.lease import Lease, Owner, counted, greatest_holder
 from snowredis.monitor.pool import PoolInfo, Refusal, Snapshot
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 
@@ -182,6 +182,11 @@ def test_a_floor_promises_nothing_of_workers_that_redis_does_not_know() -> None:
     assert condition.advice == "wait"
     (condition,) = status_of(Snapshot(replace(waiting, created_ms=NOW_MS + 1), ())).conditions
     assert "the clock of Redis was set back" in condition.text
+
+
+def test_processes_of_containers_with_one_host_name_and_the_same_pid_are_several() -> None:
+    leases = [worker(n, owner=Owner("web", 1, generator=f"abcde{n % 3}-{n:06}")) for n in range(4)]
+    assert (counted(leases), greatest_holder(leases)) == ("3 processes with 4 worker ids", ("web:1", 2))
 
 
 def test_silence_is_judged_by_the_processes_of_that_hour() -> None:

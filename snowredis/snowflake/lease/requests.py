@@ -14,7 +14,7 @@ from collections.abc import Callable
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.process import VERSION
 from snowredis.process.log import log
-from snowredis.process.names import PROCESS, owner_text, random_name
+from snowredis.process.names import PROCESS, owner_text, process_mark, random_name
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.crash.files import RECORDS
 from snowredis.snowflake.crash.sweep import DeadProcesses
@@ -171,7 +171,7 @@ class LeaseManager:
 
     def _owner(self, *, taken_ms: int = 0, refused: str = "") -> str:
         """Return the text that names this process and this generator in Redis, for people."""
-        self._name = self._name or self._fresh_name()[:12]
+        self._name = self._name or f"{process_mark(os.getpid())}-{self._fresh_name()[:6]}"
         # the record does not show the lane of a lease that was lost, or is being lost now
         is_news = self.slot.lost_lease is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
         lane_until_ms = self._lane_until_ms() if is_news else 0
