@@ -17,6 +17,7 @@ from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisErr
 from snowredis.monitor.events import reason_text
 from snowredis.monitor.lease import counted, greatest_holder, named, processes_of
 from snowredis.monitor.pool import SHOWN_MS, Snapshot
+from snowredis.snowflake.protocol.pool_config import pool_keys
 from snowredis.snowflake.protocol.record import EventKind
 
 # from best to worst; what is unknown is not ok, but may be nothing. ok: worth to know, and nothing to do
@@ -338,7 +339,9 @@ def _clocks(snapshot: Snapshot) -> Condition | None:
 
 def _unread(snapshot: Snapshot) -> Condition | None:
     if not (workers := snapshot.unreadable):
-        return None
+        text = f"another program uses the key {pool_keys(snapshot.info.name)[2]}: which leases ended is not known"
+        advice = "rename or delete it. Claims and renewals go on; `whois` and `events` need it"
+        return None if snapshot.has_history else Condition("warning", text, advice)
     ids = f"{count(len(workers), 'worker id')} ({', '.join(map(str, workers[:5]))}{', …' * (len(workers) > 5)})"
     text = f"another program has written the records of {ids}: whether they are leased is not known"
     advice = "keep other programs away from this key. A holder that lives logs an error that says what to do"
@@ -427,7 +430,7 @@ def _may_restart(snapshot: Snapshot) -> Answer:
     wait = "" if info.config.durability == "assured" else f"{duration(info.config.floor_ms)} after "
     then = f"A process that starts meanwhile gets no ids until {wait}Redis is back"
     # those without a valid lease may go on in outage lanes
-    unseen = snapshot.unreadable or (not lasting_ms and snapshot.has_outage_lanes)
+    unseen = snapshot.unreadable or (not lasting_ms and (snapshot.has_outage_lanes or not snapshot.has_history))
     if unseen or snapshot.refusal or silent_together(snapshot) or (snapshot.awaits_adoptions and not snapshot.is_new):
         text = "unknown: Redis renews no lease of workers that may make ids, so how long they go on cannot be seen"
         return "unknown", f"{text}. {then}"

@@ -153,6 +153,7 @@ class Snapshot:
         refusal: why Redis takes no renewal of the process that looks; None if it does, or if that process has no lease.
         is_back: Redis has just replied again: leases that ended meanwhile are renewed with the next heartbeat.
         unreadable: worker ids with records that no script wrote: whether they are leased is not known.
+        has_history: whether the events could be read; else what they say of leases that ended is missing.
     """
 
     info: PoolInfo
@@ -163,6 +164,7 @@ class Snapshot:
     refusal: Refusal | None = None
     is_back: bool = False
     unreadable: Annotated[tuple[int, ...], Shown("hidden")] = ()
+    has_history: Annotated[bool, Shown("hidden")] = True
 
     @property
     def leases(self) -> tuple[Lease, ...]:

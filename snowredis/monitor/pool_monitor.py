@@ -163,12 +163,18 @@ class PoolMonitor:
         # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither. As long as
         # the pool has counted no end but releases, no older event says anything of ends; it may have lost its counts
         counted = state.ended or info.expired + info.died + info.returned + info.lost
-        if counted or info.floor_ms > info.raised_ms:
-            # the process of a lease that expired may make ids for a whole outage lane
-            shown_ms = max(SHOWN_MS, info.config.outage_reserve_ms)
-            recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms)
-        else:
-            recent, claims = self.events(since=str(info.now_ms)), []
+        try:
+            if counted or info.floor_ms > info.raised_ms:
+                # the process of a lease that expired may make ids for a whole outage lane
+                shown_ms = max(SHOWN_MS, info.config.outage_reserve_ms)
+                recent, claims = self._recent.read(info.now_ms, info.now_ms - shown_ms)
+            else:
+                recent, claims = self.events(since=str(info.now_ms)), []
+        except StoreUnavailable as error:
+            # another program uses the key: claims and renewals do without events, too
+            if error.code != "broken":
+                raise
+            return replace(state, has_history=False)
         return with_history(state, recent, claims)
 
     def read(self) -> Reading:

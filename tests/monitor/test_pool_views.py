@@ -19,6 +19,7 @@ from snowredis.testing import ManualClock, memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.monitor.conftest import Scripted
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -46,6 +47,18 @@ def test_a_pool_of_another_format_is_refused_and_not_shown_as_empty(server: Redi
     found = [each for each in diagnose(server.url, pool.name) if each.subject == f"pool {pool.name}"]
     assert [(each.code, each.level) for each in found] == [("unread", "unknown")]
     assert pool.name in pool.pools()
+
+
+def test_workers_are_shown_while_another_program_uses_the_key_of_the_events(scripted: Scripted) -> None:
+    pool, holder = scripted(ttl_ms=500, max_clock_lead_ms=10, failover_slack_ms=10)
+    living = holder()
+    pool.client.set(pool_keys(pool.name)[2], "foreign")
+    living.claim()
+    status, (lease,) = pool.read().status, pool.snapshot().leases
+    assert (lease.state, status.level, [each.code for each in status.conditions]) == ("alive", "warning", ["unread"])
+    assert pool_keys(pool.name)[2] in status.conditions[0].text
+    assert answers(pool.snapshot())[0].answer != "unknown"
+    eventually(lambda: answers(pool.snapshot())[0].answer == "unknown", "the end of the lease")
 
 
 def test_a_record_that_another_program_wrote_is_not_passed_over(scripted: Scripted) -> None:
