@@ -14,6 +14,7 @@ import redis
 
 import snowredis
 from snowredis.core.presets import resolve_layout
+from snowredis.snowflake.protocol.pool_config import pool_keys
 from snowredis.snowflake.protocol.redis_store import load
 from tests.cli.conftest import Cli
 from tests.support.records import change_record
@@ -160,7 +161,7 @@ def test_keys_that_only_look_like_a_pool_do_not_hide_the_others(cli: Cli, pool_n
         result = cli("pool", "show")
     finally:
         client.delete(*keys)
-    assert result.code == 0
+    assert result.code == 1
     assert pool_name in result.out
     # pools of other tests can be there
     assert {f"{pool_name}-other", "two words\\x1b[31m"} <= {line.partition(":")[0] for line in result.err.splitlines()}
@@ -173,20 +174,23 @@ def test_a_redis_without_pools_says_how_to_make_one(cli: Cli, server_url: str) -
     assert "create it once: snowredis pool create" in cli("workers", "--url", empty).err
 
 
-def test_a_pool_is_not_called_new_in_a_redis_that_was_emptied_while_processes_live(
-    cli: Cli, own_server: RedisServer
+@pytest.mark.parametrize("lost", [["FLUSHALL"], ["DEL", *pool_keys("orders")], ["DEL", pool_keys("orders")[0]]])
+def test_a_pool_is_not_called_new_in_a_redis_that_lost_it_while_processes_live(
+    cli: Cli, own_server: RedisServer, lost: list[str]
 ) -> None:
     create = ("pool", "create", "orders", "--url", own_server.url)
     living = redis.Redis.from_url(own_server.url)
     living.script_load(load("renew").source)
-    living.flushall()
     assert cli(*create).code == 0
-    living.flushall()
+    if lost[-1] == pool_keys("orders")[0]:
+        # what is left of the pool tells more than that others are there
+        assert cli("pool", "create", "others", "--url", own_server.url).code == 0
+    living.execute_command(*lost)
     # as the last command of a heartbeat
     living.eval("return 1", 0)
     refused = cli(*create)
-    assert (refused.code, "was emptied, and 1 processes" in refused.out) == (2, True)
-    assert living.keys() == []
+    assert (refused.code, "has lost pools, and 1 processes" in refused.out) == (2, True)
+    assert not living.exists(pool_keys("orders")[0])
     assert cli(*create, "--yes").code == 0
     living.close()
 

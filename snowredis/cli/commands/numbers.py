@@ -76,7 +76,7 @@ def _delete(args: argparse.Namespace) -> None:
     print(f"tag {args.tag} was deleted" if deleted else f"there is no tag {args.tag}")
 
 
-def _show(args: argparse.Namespace) -> None:
+def _show(args: argparse.Namespace) -> int:
     from snowredis.monitor.doctor import tags_at
 
     url = url_to_read(args.url)
@@ -84,13 +84,14 @@ def _show(args: argparse.Namespace) -> None:
         where, names = tags_at(url)
         empty = f"there is no tag at {where}; create one with: snowredis numbers create TAG"
         columns = f"tag state {_COLUMNS} maximum"
-        show_each(names, partial(numbers.show_tag, url), columns, as_json=args.json, empty=empty)
-        return
+        all_read = show_each(names, partial(numbers.show_tag, url), columns, as_json=args.json, empty=empty)
+        return ExitCode.OK if all_read else ExitCode.ERROR
     info = numbers.show_tag(url, args.tag)
     if info is None:
         text = f"this Redis has no tag {args.tag!r}. If it is new, create it once: snowredis numbers create {args.tag}"
         raise CommandError(ExitCode.POOL_NOT_FOUND, text)
     show(info, f"state why {_COLUMNS} maximum closed_at opens_at settings where", as_json=args.json)
+    return ExitCode.OK
 
 
 _COMMANDS = [

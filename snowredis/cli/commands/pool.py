@@ -7,7 +7,7 @@ import contextlib
 from functools import partial
 from typing import Any
 
-from snowredis.cli.exit_codes import CommandError, code_of
+from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
 from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, settings
 from snowredis.cli.output import show, show_each, show_status, wrapped, write
 from snowredis.core.values import duration, time_text
@@ -39,7 +39,7 @@ def _create(args: argparse.Namespace) -> None:
     required_url(args.url)
     url, options = settings(args)
     check_end(opening.layout_of(options.get("layout")), now_ms())
-    _check_not_emptied(args)
+    _check_not_lost(args)
     if options.get("datacenter") == "auto":
         options["datacenter"] = _shard_number(args, url, options)
     server, config = opening.open_pool(url, check_settings(options | {"min_replicas": 0}), creates=True)
@@ -57,8 +57,8 @@ def _create(args: argparse.Namespace) -> None:
         show(info, _SETTINGS)
 
 
-def _check_not_emptied(args: argparse.Namespace) -> None:
-    """Ask if Redis was emptied while processes live: they go on making ids, and would not be in a pool created now."""
+def _check_not_lost(args: argparse.Namespace) -> None:
+    """Ask if Redis lost the pool while processes live: they go on making ids, and would not be in the new one."""
     from snowredis.servers.runner import server_of, translated
     from snowredis.snowflake.protocol.pool_config import pool_keys
     from snowredis.snowflake.protocol.redis_store import load
@@ -66,12 +66,13 @@ def _check_not_emptied(args: argparse.Namespace) -> None:
     with open_pool(args) as pool:
         try:
             with translated(pool.where):
-                client = server_of(pool.client, pool_keys(pool.name)[0])
-                emptied = {"cmdstat_flushall", "cmdstat_flushdb"} & client.info("commandstats").keys()
+                key, *others = pool_keys(pool.name)
+                client = server_of(pool.client, key)
                 # only a process with a lease runs this script
-                if not (emptied and any(client.script_exists(load("renew").sha))):
+                if client.exists(key) or not any(client.script_exists(load("renew").sha)):
                     return
-                if any(client.scan_iter("snowredis:{*")):
+                # other pools are there, and nothing of this one: it is new
+                if not client.exists(*others) and any(client.scan_iter("snowredis:{*")):
                     return
                 # its connection stays, and the last command of a heartbeat is one of these
                 living = sum(each["cmd"] in ("evalsha", "eval", "wait") for each in client.client_list())
@@ -82,7 +83,7 @@ def _check_not_emptied(args: argparse.Namespace) -> None:
     if not living:
         return
     print(
-        f"Redis at {pool.where} was emptied, and {living} processes that may make ids are connected. They put their "
+        f"Redis at {pool.where} has lost pools, and {living} processes that may make ids are connected. They put their "
         "pool back at their next heartbeat, within ttl / 3, and new ones wait until no id can be repeated."
     )
     confirm(args, f"Are you sure that no process of pool {args.pool} lives?", "nothing was created")
@@ -128,32 +129,32 @@ _COUNTERS = "capacity used peak claims refused releases expired died returned lo
 _ALL = "name used capacity peak claims expired died alarms layout end_at"
 
 
-def _show(args: argparse.Namespace) -> None:
+def _show(args: argparse.Namespace) -> int:
     if args.pool is None:
-        _show_all(args)
-        return
+        return _show_all(args)
     from snowredis.monitor.conditions import status_of
 
     with open_known_pool(args) as pool:
         snapshot = pool.snapshot()
-    if not show(snapshot.info, f"name {_SETTINGS} {_COUNTERS} created_at end_at", as_json=args.json) or args.json:
-        return
-    show_status(status_of(snapshot))
+    if show(snapshot.info, f"name {_SETTINGS} {_COUNTERS} created_at end_at", as_json=args.json) and not args.json:
+        show_status(status_of(snapshot))
+    return ExitCode.OK
 
 
-def _show_all(args: argparse.Namespace) -> None:
+def _show_all(args: argparse.Namespace) -> int:
     from snowredis.monitor.pool_reader import RedisPoolReader
 
     with open_pool(args) as server:
         read = partial(RedisPoolReader, server.client)
         empty = f"there is no pool at {server.where}; create one with: snowredis pool create NAME"
-        show_each(server.pools(), lambda name: read(name).info(), _ALL, as_json=args.json, empty=empty)
+        all_read = show_each(server.pools(), lambda name: read(name).info(), _ALL, as_json=args.json, empty=empty)
+    return ExitCode.OK if all_read else ExitCode.ERROR
 
 
 _SHOW = Command(
     "show",
     "show a pool, or all of them",
-    "",
+    "Exits with 1 if one of several pools cannot be read.",
     [
         ("snowredis pool show", "all pools, a line each"),
         ("snowredis pool show orders", "settings, use and counters of one"),

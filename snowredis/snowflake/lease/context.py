@@ -222,7 +222,7 @@ class PoolView:
     def log_alarm(self, reply: Reply) -> None:
         """Log the alarm that *reply* raises, if any. Called when all that the reply granted is stored."""
         if reply.alarm:
-            log.critical("pool %s: ALARM: %s (ms since 1970)", self._context.config.name, reply.alarm.text)
+            log.critical("pool %s: ALARM: %s", self._context.config.name, reply.alarm.text)
 
     @property
     def offset_ms(self) -> int:

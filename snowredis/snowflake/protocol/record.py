@@ -126,7 +126,10 @@ class FloorReason(Reason):
 
     NO_POOL = "no-pool", "no pool in this Redis"
     OTHER_SERVER = "other-server", "another server process"
-    OTHER_HISTORY = "other-history", "the same server process with another replication history: a replica was attached"
+    OTHER_HISTORY = (
+        "other-history",
+        "the same server process with another replication history: a replica was attached, or it was one",
+    )
     ROLLED_BACK = "rolled-back", "the pool is older than what a client saw"
     OTHER_POOL = "other-pool", "processes of another pool of this name came to this Redis"
     ENDED = "ended", "the pool before was deleted"
