@@ -46,7 +46,8 @@ def _create(args: argparse.Namespace) -> None:
     with contextlib.closing(WorkerPool(server, config.name)) as pool:
         created = pool.create(config)
         info = pool.info()
-        result = "was created" if created else "already exists, with the same settings; nothing was changed"
+        ends = f", and ends at {time_text(info.end_ms)}" if info.end_ms else ""
+        result = "was created" if created else f"already exists{ends}, with the same settings; nothing was changed"
         print(f"pool {pool.name} at {pool.where} {result}")
     if info.floor_wait_ms:
         reason = "Redis did not know the pool, or was restarted, when a worker or this command asked"
