@@ -83,7 +83,7 @@ def _refused_write(pool: PoolMonitor) -> StoreUnavailable | None:
 def _check_writes(where: str, failure: StoreUnavailable | None) -> Condition:
     if failure:
         return critical(
-            f"Redis takes no writes, so no lease is renewed and none is claimed: {failure}",
+            f"Redis takes no writes, so through it no lease is renewed and none is claimed: {failure}",
             f"let Redis take writes again. Until then, {DO_NOT_RESTART}",
         )
     return ok(f"{where} takes writes")

@@ -80,5 +80,5 @@ def test_the_error_of_a_trial_is_shown_though_its_keys_cannot_be_deleted(own_ser
     trial = gameday(own_server.url, "--do", "true")
     _, err = trial.communicate(timeout=60)
     assert trial.returncode == 4
-    assert err.startswith("its keys are left, snowredis:{gameday-")
+    assert err.startswith("its keys may be left, snowredis:{gameday-")
     assert "error: Redis at" in err

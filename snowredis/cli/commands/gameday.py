@@ -254,7 +254,7 @@ def _run(args: argparse.Namespace) -> int:
                     with translated(pool.where):
                         pool.client.delete(*keys)
                 except SnowredisError as error:
-                    print(f"its keys are left, {', '.join(keys)}: {error}", file=sys.stderr)
+                    print(f"its keys may be left, {', '.join(keys)}: {error}", file=sys.stderr)
         if not trial.failed:
             raise CommandError(
                 ExitCode.ERROR,
