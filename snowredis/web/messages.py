@@ -89,19 +89,14 @@ def seconds(wait_ms: float) -> int:
     return max(1, -(-int(wait_ms) // 1000))
 
 
-def _wait_ms(error: BaseException) -> int:
+def _wait_ms(error: BaseException | None) -> int:
     """Return after which time the same request can succeed."""
-    if isinstance(error, errors.PoolExhausted):
-        return error.next_expiry_ms
-    if isinstance(error, errors.ClockMovedBack):
-        return error.behind_ms
-    if isinstance(error, errors.ClockSkewed):
-        return _CLOCK_WAIT_MS
     if isinstance(error, errors.LeaseExpired) and isinstance(error.__cause__, errors.PoolExhausted):
-        return error.__cause__.next_expiry_ms
-    if isinstance(error, errors.StoreUnavailable | errors.LeaseExpired | errors.PoolNotFound):
-        return _REDIS_WAIT_MS
-    return int(getattr(error, "wait_ms", 0))
+        error = error.__cause__
+    away = isinstance(error, errors.StoreUnavailable | errors.LeaseExpired | errors.PoolNotFound)
+    default_ms = _CLOCK_WAIT_MS if isinstance(error, errors.ClockSkewed) else _REDIS_WAIT_MS if away else 0
+    known = (getattr(error, name, None) for name in ("next_expiry_ms", "behind_ms", "wait_ms"))
+    return next((int(ms) for ms in known if ms is not None), default_ms)
 
 
 JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream"
@@ -192,11 +187,6 @@ def parse_whole(query: Mapping[str, str], name: str, lowest: int = 1, highest: i
         return int(text)
     detail = f"{name} must be a whole number from {lowest} to {highest}, not {text[:40]!r}"
     raise HttpProblem(400, f"Bad{name.capitalize()}", detail)
-
-
-def parse_media_type(headers: Headers) -> str:
-    """Return JSON, TEXT or BINARY as the Accept header prefers. Raises HttpProblem."""
-    return choose_media_type(b",".join([value for name, value in headers if name == b"accept"]))
 
 
 def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, int]:

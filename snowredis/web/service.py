@@ -199,7 +199,8 @@ class Service:
 
     async def _send_ids(self, scope: Scope, send: Send) -> None:
         """Respond to GET /id and GET /ids. What cannot be served is refused before an id is made."""
-        media_type = messages.parse_media_type(scope["headers"])
+        accept = b",".join([value for name, value in scope["headers"] if name == b"accept"])
+        media_type = messages.choose_media_type(accept)
         one = scope["path"] == "/id"
         query = messages.parse_query(scope["query_string"], "pool", "kind", "tag", *(() if one else ("count",)))
         source = self._kinds.find(query) or self.pools.find(query)

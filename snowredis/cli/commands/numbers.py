@@ -84,8 +84,7 @@ def _show(args: argparse.Namespace) -> int:
         where, names = tags_at(url)
         empty = f"there is no tag at {where}; create one with: snowredis numbers create TAG"
         columns = f"tag state {_COLUMNS} maximum"
-        all_read = show_each(names, partial(numbers.show_tag, url), columns, as_json=args.json, empty=empty)
-        return ExitCode.OK if all_read else ExitCode.ERROR
+        return show_each(names, partial(numbers.show_tag, url), columns, as_json=args.json, empty=empty)
     info = numbers.show_tag(url, args.tag)
     if info is None:
         text = f"this Redis has no tag {args.tag!r}. If it is new, create it once: snowredis numbers create {args.tag}"

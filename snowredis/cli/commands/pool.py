@@ -148,8 +148,7 @@ def _show_all(args: argparse.Namespace) -> int:
     with open_pool(args) as server:
         read = partial(RedisPoolReader, server.client)
         empty = f"there is no pool at {server.where}; create one with: snowredis pool create NAME"
-        all_read = show_each(server.pools(), lambda name: read(name).info(), _ALL, as_json=args.json, empty=empty)
-    return ExitCode.OK if all_read else ExitCode.ERROR
+        return show_each(server.pools(), lambda name: read(name).info(), _ALL, as_json=args.json, empty=empty)
 
 
 _SHOW = Command(
