@@ -375,8 +375,8 @@ def parents_first(tables: Mapping[str, Table], names: list[str]) -> tuple[list[s
 _ID_NAME = re.compile(
     r"(id|guid|uid|oid|owner|leader|master|sender|receiver|author|maker|creator|reporter|parent|child|father|mother|"
     r"partner|spouse|friend|target|by|bidder|seller|buyer|captain|sponsor|apprentice|recruiter|invitee|inviter|editor|user|"
-    r"player|char|character|account|guild|clan|family|party|team|assignee|member|winner|loser|killer|victim|summoner|"
-    r"(^|_)(to|from))s?_?\d*$",
+    r"player|char|character|account|guild|clan|family|party|team|assignee|member|winner|loser|killer|victim|summoner)"
+    r"s?_?\d*$|(^|_)(to|from)_?\d*$",
     re.IGNORECASE,
 )
 _AMOUNT_NAME = re.compile(
@@ -384,7 +384,7 @@ _AMOUNT_NAME = re.compile(
     r"cost|points?|score|rank|rating|state|status|flags?|mask|type|kind|slot|size|zone|index|order|position|value|total|"
     r"duration|expires?|enabled|active|percent|color|version|day|month|year|hour|quantity|stack|energy|power|wins?|"
     r"games?|kills?|deaths?|honou?r|race|class|mmr)_?\d*$|(^|_|last|start|min|max|highest|current|player)"
-    r"(acid|bid|druid|fluid|grid|humid|hybrid|liquid|(pre|un)?paid|raid|rapid|solid|(in)?valid|a?void)$|"
+    r"(acid|bid|druid|fluid|grid|humid|hybrid|liquid|paid|raid|rapid|solid|(in)?valid|a?void)$|(pre|un)paid$|"
     r"^(max|min|num|total|avg|sum)_|_done_|(^|_)(is|has|can|was)_",
     re.IGNORECASE,
 )

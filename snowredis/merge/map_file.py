@@ -301,7 +301,7 @@ def _apart(the_map: Map, name: str, key: ForeignKey) -> Iterator[str]:
             )
         # what an expression does is seen when the rows have come
         if its and mine != right and not {mine.rule, right.rule} & {"sql", "ask"}:
-            stays = " (rows of that table stay away)" if its.rows == "skip" else ""
+            stays = " (rows of that table stay away)" if its.rows == "skip" else " (with match)" if its.match else ""
             yield (
                 f"{column} is in {said.rule(column)}, and refers to {key.parent}.{target}, which is in "
                 f"{its.rule(target)}{stays}: both must move alike, or the key leads to another row; write "

@@ -8,6 +8,7 @@ first row and all at once, each with what to write or to do.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from snowredis.errors import shown
 from snowredis.merge.databases import ROWID, Progress, Table, TableColumn
 from snowredis.merge.dialects import KEYS, Database
-from snowredis.merge.map_file import OF, OFFSET, Map
+from snowredis.merge.map_file import OF, OFFSET, Map, TableMap
 
 # rows that are sent at once
 _BLOCK = 1000
@@ -483,16 +484,16 @@ def clashes(translation: Translation) -> Iterator[str]:
             stay = [f"({value} IS NULL OR {value} <= 0)" for value in map(translation.column, moved)]
             if found := translation.shared_keys(name, key, conditions=stay):
                 what = f"{len(found):,} rows that would come have the {', '.join(key)} of a row that is there"
-                yield f"[{name}] {what}, such as {shown(found[0][2])}. {_remedies(table, key)}"
+                yield f"[{name}] {what}, such as {shown(found[0][2])}. {_remedies(table, said, key)}"
 
 
-def _remedies(table: Table, key: list[str]) -> str:
-    kinds = {column: table.columns[column].kind for column in key if column != ROWID}
-    text = next((column for column, kind in kinds.items() if kind == "text" and len(key) == 1), None)
-    remedies = [f"taken.{text} = \"CONCAT({text}, '-2')\" gives them another name"] if text else []
+def _remedies(table: Table, said: TableMap, key: list[str]) -> str:
+    kinds = {column: table.columns[column].kind for column in key if said.rule(column) == "keep"}
+    is_name, columns = kinds == {key[0]: "text"}, json.dumps(key)
+    remedies = [f"taken.{key[0]} = \"CONCAT({key[0]}, '-2')\" gives them another name"] * is_name
     remedies += [
-        'rows = "first": these rows stay away',
-        f"match = {key}: they are one row under two ids".replace("'", '"'),
+        f'rows = "first"{f", key = {columns}" * (key != table.uniques[0])}: these rows stay away',
+        f"match = {columns}: they are one row under two ids",
         *(f"{column} is an id: move it to id" for column in [c for c, kind in kinds.items() if kind == "int"][:1]),
     ]
     return "; ".join(remedies)

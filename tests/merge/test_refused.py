@@ -395,6 +395,21 @@ def test_doubts_about_one_table_are_one_line_with_the_list_that_settles_them(two
     assert "look again" not in merging(urls, (drafted, f"{kept}\n{sure}"), options=("--dry-run",)).out
 
 
+@pytest.mark.parametrize(
+    "remedy", ['rows = "first"\nkey = ["owner", "kind"]', 'rows = "copy"\nmatch = ["owner", "kind"]']
+)
+def test_each_remedy_for_a_key_that_both_have_can_be_run(two: Two, merging: Cli, remedy: str) -> None:
+    tables = "CREATE TABLE t (id uuid PRIMARY KEY, owner text, kind int, note text, UNIQUE (owner, kind))"
+    rows = {s: f"INSERT INTO t VALUES ('{at * 32}', 'bob', 70000, '{s}')" for s, at in (("A", "1"), ("B", "2"))}
+    urls = two("postgresql", tables, rows["A"], rows["B"])
+    said = merging(urls, ('rows = "?"', 'rows = "copy"')).out
+    assert all(
+        f"{line}: " in said for line in remedy.replace("\n", ", ").removeprefix('rows = "copy", ').splitlines()
+    ), said
+    done = merging(urls, ('rows = "?"', remedy))
+    assert (done.code, rows_of(urls[0], "SELECT note FROM t")) == (0, [("A",)]), done.out + done.err
+
+
 def test_rows_that_stay_are_not_left_to_lead_to_ids_that_move(two: Two, merging: Cli) -> None:
     """A world that both have, by "first", beside a table of ids alone, which looks the same in any two databases."""
     tables = (
