@@ -71,7 +71,7 @@ class Case:
 
     Attributes:
         is_key, is_named: it is called as a column that numbers rows; and as an id.
-        is_sure, is_counted: the database numbers it, for sure; and as it seems.
+        is_counted: the database numbers it, as it seems.
         sides, values: of each database, and of both.
         leads, size: columns with these ids, the likeliest first; and how many different numbers it has.
         are_numbers: its values are integers, also as floats.
@@ -94,10 +94,8 @@ class Case:
         self.is_listed = is_named_like_a_list(self.name)
         # SQLite numbers each INTEGER PRIMARY KEY, also one that has ids of something outside
         first = evidence.databases[0]
-        self.is_sure = column.is_counter and (
-            first.kind != "sqlite" or table.name in {each.table for each in first.counters}
-        )
-        self.is_counted = column.is_counter and (self.is_sure or not self.size or not is_named_like_an_id(self.name))
+        is_sure = first.kind != "sqlite" or table.name in {each.table for each in first.counters}
+        self.is_counted = column.is_counter and (is_sure or not self.size or not is_named_like_an_id(self.name))
 
     def guess(self) -> Guess:
         """Return what the column seems to be."""
@@ -147,14 +145,18 @@ class Case:
         elif self.column.kind != "float" and (found := self.evidence.parts(*self.where)):
             place, lead, example = found
             return Guess("sql", f"ids of {lead} inside ({place}), as in {example}")
-        return None if self.column.kind == "other" else Guess("keep")
+        # only numbers that are at one place of all values were found
+        why = "bytes: are there ids in them?" if self.column.kind == "bytes" and any(self.values) else ""
+        return None if self.column.kind == "other" else Guess("keep", why)
 
-    def _has_layout(self, where: Where) -> bool:
-        return any(each.are_of_a_layout for each in self.evidence.ids.get(where, ()))
+    def _rule_of(self, where: Where) -> str:
+        """Return the rule of ids, and of all that lead to them."""
+        rules = {each.rule for each in self.evidence.ids.get(where, ())}
+        return next((rule for rule in ("flake", "sql") if rule in rules), "id")
 
     def _like(self, lead: Lead, why: str = "ids", *, is_strong: bool = False) -> Guess:
         """Return the guess that it has the ids of another column, and moves as they do."""
-        rule = "of" if lead.where in self.tables.matched else "flake" if self._has_layout(lead.where) else "id"
+        rule = "of" if lead.where in self.tables.matched else self._rule_of(lead.where)
         return Guess(rule, f"{why} of {lead}", lead.where, is_strong)
 
     # --- numbers that no catalog explains ----------------------------------------------------------
@@ -170,9 +172,12 @@ class Case:
         are_small = all(not isinstance(value, int) or value < 256 for value in self.values)
         if is_part and are_small and all(0 in each for each in self.sides):
             return Guess("keep", "a number within its parent: 0 is among them")
-        if self._has_layout(self.where):
-            return Guess("flake", "ids of a layout: equal ones get new ids", is_strong=True)
-        if is_key and not self.is_sure and (packed := evidence.packed(self.where)):
+        rule = self._rule_of(self.where)
+        if rule == "flake":
+            return Guess(rule, "ids of a layout: equal ones get new ids", is_strong=True)
+        if rule == "sql":
+            return Guess(rule, "its numbers have a mark in high bits, which an offset would change")
+        if is_key and not self.is_counted and (packed := evidence.packed(self.where)):
             return Guess("sql", f"its {packed[0]} are ids of {packed[1]}")
         if self.is_counted or (self.are_numbers and self.where in self.tables.matched):
             return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
@@ -350,8 +355,7 @@ class Draft:
         orphans = [text for name, said in found.items() for text in self._orphans(name, said)]
         self.about += [f"orphans, which need no answer: {'; '.join(orphans)}"] * bool(orphans)
         for name in self.evidence.databases[1].tables.keys() - self.catalog.keys():
-            self.notes[name].append('only in the second database: create it in the first one, or "skip"')
-            found[name] = TableMap(UNDECIDED)
+            self.notes[name], found[name] = ["only in the second database: create it, or skip"], TableMap(UNDECIDED)
         for group in self.evidence.generators():
             names = ", ".join(map(".".join, group))
             self.about.append(f"one generator for {names}? No number is in two of them: they need one offset, no own")
@@ -378,9 +382,7 @@ class Draft:
             notes.append("of a migration tool: each database has its own")
             self.tables.fixed.add(table.name)
             return "skip"
-        if not second.rows:
-            notes.append("no rows in the second database")
-            return "copy"
+        notes += ["no rows in the second database"] * (not second.rows)
         same = len(set(map(repr, first.rows)) & set(map(repr, second.rows)))
         if same >= max(2, 0.5 * min(len(first.rows), len(second.rows))):
             if word := self._judge_same(table, same):
@@ -480,7 +482,7 @@ class Draft:
             if any(said.rule(column) not in ("keep", "none") or column not in samples[1].at for column in key):
                 continue
             rows = (zip(*map(sample.values, key), strict=True) for sample in samples)
-            one, other = ({tuple(map(_folded, row)) for row in each if row[0] is not None} for each in rows)
+            one, other = ({tuple(str(v).casefold() for v in row) for row in its if row[0] is not None} for its in rows)
             if not (both := one & other):
                 continue
             text = f"{len(both):,} rows have the same {', '.join(key)} in both databases, such as {shown(min(both)[0])}"
@@ -494,7 +496,3 @@ class Draft:
                 self.notes[table.name].append(
                     f'{text}: "first" (these stay away), "skip", match, or is a column an id?'
                 )
-
-
-def _folded(value: object) -> str:
-    return str(value).casefold()

@@ -7,6 +7,7 @@ PLACES of its key, and says of which tables it did not read all. The names of ta
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections import defaultdict
@@ -43,6 +44,7 @@ _TOKEN = re.compile(r"(?<![0-9A-Za-z])(?:([A-Za-z]+)([^0-9A-Za-z])?)?0*([1-9][0-
 # a number as a merge moves it in a text
 _PLAIN = re.compile("[1-9][0-9]{0,18}")
 _HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
+_BASE64 = re.compile(r"[0-9A-Za-z_-]{2,400}={0,2}")
 _NO_TEXT = re.compile("numeric|decimal|interval|money|inet|cidr|macaddr|time|tsvector")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d")
 
@@ -66,10 +68,12 @@ class Ids:
     count: int
 
     @property
-    def are_of_a_layout(self) -> bool:
-        """True for ids of a layout, with a time in them, and no numbers of a counter, or of one behind a mark."""
+    def rule(self) -> str:
+        """Rule of a map: flake, for ids of a layout, with a time in them; sql: a counter is behind a mark; else id."""
         behind = self.low ^ (1 << self.low.bit_length() >> 1)
-        return behind >> 40 > 0 and self.high - self.low > 1000 * self.count
+        if behind >> 40 > 0 and self.high - self.low > 1000 * self.count:
+            return "flake"
+        return "sql" if self.low >> 40 else "id"
 
     def share(self, numbers: Iterable[int]) -> float:
         """Return which part of some numbers are among these; any number in the range of a large table may be."""
@@ -263,7 +267,7 @@ class Evidence:
         """Return columns of ids that one generator may number: their ranges touch, and no number is in two of them."""
         groups: list[dict[Where, tuple[Ids, Ids]]] = []
         for where, ids in self.ids.items():
-            if where[1] == ROWID or min(each.count for each in ids) < _FEW or ids[0].are_of_a_layout:
+            if where[1] == ROWID or min(each.count for each in ids) < _FEW or ids[0].rule == "flake":
                 continue
             for group in groups:
                 sides = list(zip(ids, zip(*group.values(), strict=True), strict=True))
@@ -322,7 +326,7 @@ class Evidence:
     def by_kind(self, table: str, column: str) -> tuple[str, list[Any]] | None:
         """Return the column that says in which rows another one has ids, and its values there."""
         samples, every = self.samples[table], self.every
-        counted = (its for ids in self.ids.values() for its in ids if not its.are_of_a_layout)
+        counted = (its for ids in self.ids.values() for its in ids if its.rule != "flake")
         highest = max((its.high for its in counted), default=0)
         for kind in samples[1].at:
             values = {value for sample in samples for value in sample.values(kind)[:3000]}
@@ -452,6 +456,8 @@ def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
         return
     if _HEXADECIMAL.fullmatch(value):
         yield "hexadecimal", int(value, 16)
+    if len(value) % 4 == 0 and _BASE64.fullmatch(value):
+        yield from ((f"base64 {place}", number) for place, number in _numbers_in(base64.b64decode(value, b"-_")))
     if value[0] in "{[":
         try:
             yield from _numbers_in_json(json.loads(value), "$")

@@ -1,5 +1,6 @@
 """Drafts: the guesses from the values of two databases, and the questions that stay open."""
 
+import base64
 import json
 import struct
 import tomllib
@@ -76,6 +77,11 @@ INSIDE = {
     ),
     "json": ("v TEXT", lambda s: (f"'{s}', '{{\"a\": {{\"who\": {i}}}}}'" for i in range(1, 61)), "$.a.who"),
     "a list in json": ("v TEXT", lambda s: (f"'{s}', '[{i}, {i % 9 + 1}]'" for i in range(1, 61)), "$[]"),
+    "base64": (
+        "v TEXT",
+        lambda s: (f"'{s}', '{base64.b64encode(f'p:{i}'.encode()).decode()}'" for i in range(1, 61)),
+        "base64 number 1",
+    ),
     "keys of json": ("v TEXT", lambda s: (f"'{s}', '{{\"{i}\": true}}'" for i in range(1, 61)), "$, keys"),
 }
 
@@ -328,6 +334,25 @@ def test_a_sequence_inside_of_a_key_is_an_id(two: Two, offline: Cli) -> None:
     text = offline("merge", "draft", *two("mariadb", tables, rows["A"], rows["B"])).out
     assert 'id   = ["id"]\nkeep = ["n", "nameid"]' in text
     assert "counted, inside of a key" in text
+
+
+def test_ids_behind_a_mark_and_bytes_that_may_have_ids_are_said(two: Two, merging: Cli) -> None:
+    tables = "CREATE TABLE pal (id BIGINT PRIMARY KEY, pal_data BYTEA);CREATE TABLE t (pal_id BIGINT, name TEXT)"
+    rows = {
+        s: ";".join(
+            f"INSERT INTO pal VALUES ({(1 << 60) + i}, '{s * 99}'); INSERT INTO t VALUES ({(1 << 60) + i}, '{s}')"
+            for i in range(1, 61)
+        )
+        for s in "AB"
+    }
+    urls = two("postgresql", tables, rows["A"], rows["B"])
+    kept, wrong = 'keep = ["pal_data"]\nask  = ["id"]', 'keep = ["pal_data"]\nid = ["id"]'
+    refused = merging(urls).out
+    assert "[pal] id is undecided" in refused
+    assert "[t] pal_id is undecided" in refused
+    verdict = merging(urls, (kept, wrong), ('ask  = ["pal_id"]', 'id = ["pal_id"]'), options=("--dry-run",))
+    said = " ".join(verdict.out.split())
+    assert "[pal] id is in id, and its numbers have a mark in high bits, which an offset would change: move it" in said
 
 
 def test_ids_of_a_layout_get_a_word_of_their_own(two: Two, offline: Cli) -> None:
