@@ -173,4 +173,6 @@ class Renewals:
     def seal_if_lost(self) -> None:
         """Seal at once if there is no lease any more, not when the tick ends."""
         if self._leases.held is None:
+            # a child that was forked in C meanwhile gets another lock: a thread of its parent may have held this one
+            self._context.guard.check()
             locked(self._generator._lock, self._allocator.seal)

@@ -106,8 +106,8 @@ def _fork_parent_first(stage: Stage) -> None:
 
 
 def _fork_in_c(stage: Stage) -> None:
-    """Fork in C, so that Python runs no hooks."""
-    stage.fork(fork=ctypes.CDLL(None).fork)
+    """Fork in C, so that Python runs no hooks. The GIL is held: the child may have no thread that would give it back."""
+    stage.fork(fork=ctypes.PyDLL(None).fork)
 
 
 def _id_then_fork(stage: Stage) -> None:
