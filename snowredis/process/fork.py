@@ -156,13 +156,16 @@ class ForkGuard:
 
     def recover(self) -> None:
         """Reset the generators of this process, a forked child, in its only thread. Does not block."""
+        generation = self.generation + 1
         # the page comes first: in a child that a signal handler forks in C below, it is wiped
         page, is_reset = self._new_page()
+        members = listed(self._members)
+        # a signal handler that made an id meanwhile has done all of this, and has a lease already
+        if self.generation == generation:
+            return
+        self.generation = generation
         self._lock = threading.RLock()
-        self.generation += 1
-        generation = self.generation
-        for member in listed(self._members):
-            # a signal handler that made an id meanwhile has done all of this, and has a lease already
+        for member in members:
             if self.generation != generation:
                 return
             member._after_fork()

@@ -451,6 +451,9 @@ class IdAllocator:
         # published after whatever the parent was about to publish, so that a call that goes on here cannot
         while True:
             position = self.generator._position
+            state: State = position[0].state
+            # if it is not void, a signal handler of this child has claimed that lease, and may have made ids of it
+            is_own = state.serial >= self._leases.slot.oldest
             sealed = self._sealed._replace(state=NO_STATE)
-            if self.generator._supersede(position[0], self._tick(position), sealed):
+            if is_own or self.generator._supersede(position[0], self._tick(position), sealed):
                 return

@@ -282,11 +282,16 @@ class LeaseSlot:
 
     def after_fork(self) -> None:
         """Forget the parent's lease, in a forked child."""
-        # this comes first: whatever a call that goes on here stores from now on is void
+        record, latest = self.record, self.latest
+        # this comes before the rest: whatever a call that goes on here stores from now on is void
         self.make_void()
-        record, self.record = self.record, NO_RECORD
+        # a lease that a signal handler has claimed here meanwhile stays
+        if self.record is record:
+            self.record = NO_RECORD
         record.forget()
-        self.latest = self._lost_lease = None
+        if self.latest is latest:
+            self.latest = None
+        self._lost_lease = None
 
     @property
     def is_closed(self) -> bool:

@@ -106,7 +106,7 @@ def _fork_parent_first(stage: Stage) -> None:
 
 
 def _fork_in_c(stage: Stage) -> None:
-    """Fork in C, so that Python runs no hooks. The GIL is held: the child may have no thread that would give it back."""
+    """Fork in C, so that Python runs no hooks. The GIL is held, which the child could not get back otherwise."""
     stage.fork(fork=ctypes.PyDLL(None).fork)
 
 

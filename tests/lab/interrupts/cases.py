@@ -164,5 +164,5 @@ def _all(reports: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def forked(case: Case) -> bool:
-    """Return whether the case has several processes, which need a real server."""
-    return any(what.startswith("fork") for what, _ in case.interruptions)
+    """Return whether the case has several processes, or one that is reset like a forked child."""
+    return case.operation == "reset" or any(what.startswith("fork") for what, _ in case.interruptions)

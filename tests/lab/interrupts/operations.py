@@ -134,6 +134,15 @@ def suspend_and_resume(stage: Stage) -> None:
     stage.ids.resume()
 
 
+def become_a_child(stage: Stage) -> None:
+    """Reset the generators as a forked child does, whose parent lives on with the lease."""
+    stage.rivals.append(stage.place.connect(StageClock(stage.start_ms)))
+    guard = stage.ids._context.guard
+    # as the kernel does
+    guard._page[0] = 0
+    guard.check()
+
+
 def resumed(stage: Stage) -> None:
     stage.ids.resume()
     next_id(stage)
@@ -179,6 +188,7 @@ OPERATIONS: dict[str, Operation] = {
     "lost": Operation(lost, beat),
     "suspend": Operation(working, suspend),
     "resume": Operation(suspended, resumed),
+    "reset": Operation(working, become_a_child, forks=False),
     "close": Operation(working, close),
     "close_late": Operation(at_the_end_of_a_tick, close),
     "suspend_late": Operation(at_the_end_of_a_tick, suspend),

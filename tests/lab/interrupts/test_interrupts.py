@@ -54,7 +54,7 @@ def once_more(explorer: Explorer, case: Case) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize(("operation", "step"), [("first_id", 101), ("hand_over", 199), ("lost", 199)])
+@pytest.mark.parametrize(("operation", "step"), [("first_id", 101), ("hand_over", 199), ("lost", 199), ("reset", 43)])
 def test_a_handler_that_makes_an_id_repeats_none(explorer: Explorer, operation: str, step: int) -> None:
     check(explorer.sweep(operation, "handler:next_id", step=step))
 
