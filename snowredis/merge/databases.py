@@ -379,7 +379,7 @@ _ID_NAME = re.compile(
     r"s?_?\d*$|(^|_)(to|from)_?\d*$",
     re.IGNORECASE,
 )
-_AMOUNT_NAME = re.compile(
+AMOUNT_NAME = re.compile(
     r"((^|_)([xyz]|sp|hp|mp|str|int|dex|agi|vit|luk|map|pos)|time|date|stamp|exp|level|count|amount|price|money|gold|"
     r"cost|points?|score|rank|rating|state|status|flags?|mask|type|kind|slot|size|zone|index|order|position|value|total|"
     r"duration|expires?|enabled|active|percent|color|version|day|month|year|hour|quantity|stack|energy|power|wins?|"
@@ -409,7 +409,7 @@ def nearness(name: str, where: tuple[str, str]) -> int:
         return 0
     if mine == table or (len(table) > 2 and mine.endswith(table)):
         return 3
-    return 2 if mine in table else int(bool(its) and mine.endswith(its))
+    return 2 if len(mine) > 2 and mine in table else int(bool(its) and mine.endswith(its))
 
 
 def is_named_after(name: str, table: str) -> bool:
@@ -418,11 +418,7 @@ def is_named_after(name: str, table: str) -> bool:
 
 
 def is_named_like_an_id(name: str) -> bool:
-    return bool(_ID_NAME.search(name)) and not _AMOUNT_NAME.search(name)
-
-
-def is_named_like_an_amount(name: str) -> bool:
-    return bool(_AMOUNT_NAME.search(name))
+    return bool(_ID_NAME.search(name)) and not AMOUNT_NAME.search(name)
 
 
 def is_named_like_a_list(name: str) -> bool:
@@ -447,29 +443,21 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.clear()
+        self._draw("")
 
     def start(self, text: str, total: float = 0) -> None:
         """Begin a phase; *total*: of what add() counts, 0 if it is unknown."""
         self._text, self._total, self._done = text, total, 0.0
-        self.show()
+        self.add(0)
 
     def add(self, done: float) -> None:
-        """Count *done* more of the total."""
+        """Count *done* more of the total; draw it, unless it was drawn a moment ago."""
         self._done += done
-        self.show()
+        if time.monotonic() - self._drawn_s >= _DRAWN_S:
+            self._drawn_s = time.monotonic()
+            share = f" {min(self._done / self._total, 1):4.0%}" if self._total else ""
+            self._draw(printable(f"{self._text}{share}", shutil.get_terminal_size().columns - 1))
 
-    def show(self) -> None:
-        """Draw the state, unless it was drawn a moment ago."""
-        now_s = time.monotonic()
-        if not self._is_shown or now_s - self._drawn_s < _DRAWN_S:
-            return
-        self._drawn_s = now_s
-        share = f" {min(self._done / self._total, 1):4.0%}" if self._total else ""
-        line = printable(f"{self._text}{share}", shutil.get_terminal_size().columns - 1)
-        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Remove the changing line."""
+    def _draw(self, line: str) -> None:
         if self._is_shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

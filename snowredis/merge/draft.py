@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from snowredis.errors import shown
 from snowredis.merge.databases import (
+    AMOUNT_NAME,
     ROWID,
     Table,
     TableColumn,
     checksum,
     is_named_after,
     is_named_like_a_list,
-    is_named_like_an_amount,
     is_named_like_an_id,
     stem,
 )
@@ -258,7 +258,7 @@ class Case:
         if best and best.fills:
             if best.near == 3 and self._leads[0] == best:
                 return self._like(best)
-            is_plain = not is_named_like_an_amount(self.name) and (best.near or not self.is_listed)
+            is_plain = not AMOUNT_NAME.search(self.name) and (best.near or not self.is_listed)
             least = 5 if min(map(min, self.sets)) > LARGE else 12
             if best.ends or best.where in self.tables.matched or (is_plain and self.size >= least):
                 return Guess("ask", f"its values fill {best}, and its name does not say it")
@@ -345,7 +345,7 @@ class Draft:
         """Return the map."""
         # tables with ids in their keys are judged after those that they lead to
         for table in sorted(self.catalog.values(), key=lambda table: len(table.primary)):
-            self._rows[table.name] = self._judge_rows(table)
+            self._rows[table.name] = self.judge_rows(table)
         for name in self._bare:
             known = ((table, lead) for (table, _), lead in self.evidence.references() if table in self.tables.fixed)
             if stays := sorted({table for table, lead in known if lead.near == 3 and lead.where[0] == name}):
@@ -375,7 +375,7 @@ class Draft:
                 if any(counts):
                     yield f"{'.'.join(where)} to {'.'.join(targets[0])}: {counts[0]:,} and {counts[1]:,} rows"
 
-    def _judge_rows(self, table: Table) -> str:
+    def judge_rows(self, table: Table) -> str:
         """Return the word for the rows of a table, and note which tables are in both databases."""
         (first, second), notes = self.evidence.samples[table.name], self.notes[table.name]
         if table.name in _TOOLS:

@@ -240,12 +240,12 @@ class Evidence:
     def counted_by(self, table: Table, column: str) -> Where | None:
         """Return whose next numbers a column has: in the only row of its table, or in rows that name the other one."""
         samples = self.samples[table.name]
-        for where, ids in self.ids.items() if all(sample.count <= _COUNTERS for sample in samples) else ():
+        if any(sample.count > _COUNTERS for sample in samples):
+            return None
+        rows = [[(_letters(row), row[sample.at[column]]) for row in sample.rows] for sample in samples]
+        for where, ids in self.ids.items():
             name = stem(where[0])
-            tops = [
-                [row[sample.at[column]] for row in sample.rows if sample.count == 1 or _is_about(row, name)]
-                for sample in samples
-            ]
+            tops = [[top for text, top in side if not side[1:] or (len(name) > 2 and name in text)] for side in rows]
             pairs = [(its, top) for its, some in zip(ids, tops, strict=True) for top in some]
             are_next = (
                 isinstance(top, int) and its.count > 1 and its.high <= top <= its.high * 2 for its, top in pairs
@@ -409,8 +409,8 @@ def share_of(sets: Two, ids: tuple[Ids, Ids]) -> float:
     return min((its.share(mine) for mine, its in zip(sets, ids, strict=True) if mine), default=0.0)
 
 
-def _is_about(row: Sequence[Any], name: str) -> bool:
-    return len(name) > 2 and name in re.sub("[^a-z]", "", "".join(filter(str.isascii, map(str, row))).lower())
+def _letters(row: Sequence[Any]) -> str:
+    return re.sub("[^a-z]", "", "".join(filter(str.isascii, map(str, row))).lower())
 
 
 def _touch(mine: Ids, its: Ids) -> bool:

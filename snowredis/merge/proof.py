@@ -10,7 +10,7 @@ import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, reduce
 from typing import NamedTuple
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
@@ -55,16 +55,12 @@ class IdSet:
     @property
     def lowest(self) -> int:
         """The smallest id of the set."""
-        return self._ends.lowest
+        return reduce(lambda an_id, field: an_id << field.bits | field.low, self.fields, 0)
 
     @property
     def highest(self) -> int:
         """The greatest id of the set."""
-        return self._ends.highest
-
-    @cached_property
-    def _ends(self) -> CommonIds:
-        return common_ids(self, self) or CommonIds(0, 0, 0)
+        return reduce(lambda an_id, field: an_id << field.bits | field.high, self.fields, 0)
 
 
 def counter_ids(last: int) -> IdSet:

@@ -23,7 +23,7 @@ from snowredis.errors import shown
 from snowredis.merge import MergeError
 from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, is_named_after, parents_first, url_of
 from snowredis.merge.dialects import Database, transaction, two_databases
-from snowredis.merge.draft import Case, Tables
+from snowredis.merge.draft import Case, Draft, Tables
 from snowredis.merge.evidence import Evidence
 from snowredis.merge.map_file import families, load_map, problems_of, refusal
 from snowredis.merge.translation import Translation, choose_offsets, clashes, unfit_values
@@ -421,32 +421,28 @@ def _write_pairs(translation: Translation, path: Path | None) -> int:
 # --- a second look ---------------------------------------------------------------------------------------
 
 
-class _Against(NamedTuple):
-    """Reason against the rule of a column, and what to do; *is_strong*: nothing speaks for it."""
-
-    why: str
-    cure: str
-    is_strong: bool = False
+# the reason against the rule of a column, what to do, and whether nothing speaks for the rule
+_Against = tuple[str, str, bool]
 
 
 def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
     """Yield where the evidence speaks against the rules of a finished map, but for columns that are sure."""
     the_map = translation.map
     matched = {(name, str(the_map.ids[name])): said.match for name, said in the_map.tables.items() if said.match}
-    tables = Tables(fixed=set(the_map.of("first", "skip")), matched=matched)
+    tables, draft = Tables(fixed=set(the_map.of("first", "skip")), matched=matched), Draft(evidence)
     for name in the_map.of("copy", "first"):
         said, table = the_map.tables[name], evidence.tables[name]
         left_out = {*said.lists.get("sure", []), *(column for key in table.foreign_keys for column in key.columns)}
-        weak: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-        for column in table.written:
+        found: dict[tuple[str, str, bool], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for column in (column for column in table.written if column.name not in left_out):
             case, rule = Case(evidence, tables, table, column), said.rule(column.name)
-            against = None if column.name in left_out else _against(translation, case, rule)
-            if against and against.is_strong:
-                yield _doubt(name, rule, against.cure, {against.why: [column.name]}, is_strong=True)
-            elif against:
-                weak[rule, against.cure][against.why].append(column.name)
-        for (rule, cure), reasons in weak.items():
-            yield _doubt(name, rule, cure, reasons, is_strong=False)
+            if against := _against(translation, case, rule):
+                why, cure, is_strong = against
+                found[rule, cure, is_strong][why].append(column.name)
+        for (rule, cure, is_strong), reasons in found.items():
+            yield _doubt(name, rule, cure, reasons, is_strong=is_strong)
+        if said.rows == "copy" and not said.match and draft.judge_rows(table) == "first":
+            yield Doubt(name, f'rows is "copy", and {draft.notes[name][-1]}', is_strong=False)
 
 
 def _of_matched(case: Case, rule: str) -> Iterator[tuple[str, bool]]:
@@ -470,23 +466,24 @@ def _against(translation: Translation, case: Case, rule: str) -> _Against | None
     for target, is_only in _of_matched(case, rule) if rule in ("id", "keep") else ():
         if number := translation.matched_in(name, column, target):
             why = f"{number:,} of its values are ids of rows of {target} that stay away (match)"
-            return _Against(why, f'write of.{column} = "{target}"', is_only)
+            return why, f'write of.{column} = "{target}"', is_only
     if rule not in ("keep", "id", "of", "flake"):
         return None
     guess, move = case.guess(), translation.map.move
     its = move(*guess.of) if guess.of else None
     if guess.rule in ("flake", "top") or (guess.rule == "sql" and rule != "keep"):
-        return _Against(guess.why, f"move it to {guess.rule}") if guess.rule != rule else None
+        return (guess.why, f"move it to {guess.rule}", False) if guess.rule != rule else None
     if rule == "keep" and guess.rule in ("id", "of", "ask", "sql"):
         why = f"{guess.why}{' (write sql)' * (guess.rule == 'sql')}"
         cure = f"write {its.written(column)}" if its and guess.rule == "of" else "move what is an id to id"
-        return _Against(why, cure, guess.is_strong)
+        return why, cure, guess.is_strong
     if its and its != move(name, column):
-        return _Against(f"{guess.why}, which moves otherwise", f"write {its.written(column)}")
+        return f"{guess.why}, which moves otherwise", f"write {its.written(column)}", False
     if rule != "id" and not its and (guess.rule == "id" or (guess.rule == "ask" and rule == "flake")):
-        return _Against(guess.why, "move it to id")
+        return guess.why, "move it to id", False
     if rule != "keep" and guess.rule == "keep":
-        return _Against(guess.why or "nothing says of which table its values are ids", "move what is no id to keep")
+        why = guess.why or "nothing says of which table its values are ids"
+        return why, "move what is no id to keep", False
     return None
 
 

@@ -427,6 +427,14 @@ def test_rows_that_stay_are_not_left_to_lead_to_ids_that_move(two: Two, merging:
     assert "[offer] shopid is in keep, and ids of shop.shopid" in refused.out, refused.out
 
 
+def test_a_world_that_would_be_there_twice_is_named_in_the_verdict(two: Two, merging: Cli) -> None:
+    rows = ";".join(f"INSERT INTO town (street, x) VALUES ('street {chr(64 + i)}', {i}.5)" for i in range(1, 27))
+    urls = two("sqlite", "CREATE TABLE town (id INTEGER PRIMARY KEY, street TEXT, x REAL)", rows, rows)
+    done = merging(urls, ('rows = "first"\nkeep = ["id", ', 'rows = "copy"\nid = ["id"]\nkeep = ['))
+    said = '[town] rows is "copy", and 26 of 26 rows are the same in both databases'
+    assert (done.code, said in " ".join(done.out.split())) == (0, True), done.out + done.err
+
+
 def test_a_match_by_few_values_is_refused_in_one_line(two: Two, merging: Cli) -> None:
     rows = ";".join(f"INSERT INTO log VALUES ({i}, 'reason {i % 3}')" for i in range(1, 41))
     urls = two("sqlite", "CREATE TABLE log (id INTEGER PRIMARY KEY, reason TEXT)", rows, rows)

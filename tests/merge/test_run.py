@@ -325,7 +325,10 @@ def test_rows_with_keys_that_are_no_numbers_are_matched_or_the_first(
     kept, edits = 'keep = ["hero_id", "owner", "n"]', [("[hero]\n", '[hero]\nmatch = ["name"]\n')]
     edits += [('taken.name = "?"', ""), ('rows = "?"', 'rows = "first"')]
     refused = merging(urls, *edits).out
-    assert "[pet] hero_id is in keep, and refers to hero.id, which is in keep: both must move alike" in refused
+    assert (
+        "[pet] hero_id is in keep, and refers to hero.id, which is in keep (with match): both must move alike"
+        in refused
+    )
     assert 'write of.hero_id = "hero"' in refused
     refused = merging(urls, *edits, (kept, 'of.hero_id = "hero"\nkeep = ["owner", "n"]')).out
     assert "[pet] owner is in keep, and 3 of its values are ids of rows of hero that stay away (match)" in refused
