@@ -58,13 +58,13 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def offline(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """The command in this process; any Redis it asks for is missing."""
+    """The command in this process, which must end with *code*, if given; any Redis it asks for is missing."""
     monkeypatch.setattr("snowredis.cli.build_parser", build_parser_once)
 
-    def run(*argv: str) -> Result:
-        code = main(argv)
-        out, err = capsys.readouterr()
-        return Result(code, out, err)
+    def run(*argv: str, code: int | None = None) -> Result:
+        result = Result(main(argv), *capsys.readouterr())
+        assert code in (None, result.code), result
+        return result
 
     return run
 

@@ -58,8 +58,7 @@ def test_every_command_has_examples_that_parse(parser: argparse.ArgumentParser) 
 
 @pytest.mark.parametrize("parser", COMMANDS, ids=lambda parser: parser.prog)
 def test_help_fits_into_80_columns(parser: argparse.ArgumentParser, offline: Cli) -> None:
-    result = offline(*parser.prog.split()[1:], "--help")
-    assert result.code == ExitCode.OK
+    result = offline(*parser.prog.split()[1:], "--help", code=ExitCode.OK)
     assert result.out.startswith("usage: snowredis ")
     assert max(map(len, result.out.splitlines())) <= 80
 
@@ -100,8 +99,7 @@ def test_1_for_what_nobody_thought_of(offline: Cli, monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError("of\nall\x1b[31m things")
 
     monkeypatch.setattr(layout, "_presets", fail)
-    result = offline("layout")
-    assert result.code == 1
+    result = offline("layout", code=1)
     assert result.err.startswith(r"snowredis: error: unexpected ZeroDivisionError: of all\x1b[31m things")
     assert result.err.count("\n") == 1
 
@@ -128,8 +126,7 @@ def test_1_for_what_nobody_thought_of(offline: Cli, monkeypatch: pytest.MonkeyPa
     ids=" ".join,
 )
 def test_2_for_a_line_that_makes_no_sense(argv: list[str], offline: Cli) -> None:
-    result = offline(*argv)
-    assert result.code == 2
+    result = offline(*argv, code=2)
     assert result.out == ""
     assert result.err
 
@@ -155,8 +152,7 @@ def test_what_a_command_does_not_take_leads_to_the_help_of_that_command(command:
     ids=" ".join,
 )
 def test_3_for_input_that_cannot_be_used(argv: list[str], cli: Cli) -> None:
-    result = cli(*argv)
-    assert result.code == 3
+    result = cli(*argv, code=3)
     assert result.out == ""
     assert result.err.startswith("snowredis: error: ")
     assert result.err.count("\n") == 1
@@ -164,15 +160,13 @@ def test_3_for_input_that_cannot_be_used(argv: list[str], cli: Cli) -> None:
 
 def test_3_for_a_variable_that_cannot_be_read(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_TTL", "soon")
-    result = cli("workers")
-    assert result.code == ExitCode.BAD_INPUT
+    result = cli("workers", code=ExitCode.BAD_INPUT)
     assert "SNOWREDIS_TTL must be seconds, 0 or more" in result.err
 
 
 @pytest.mark.parametrize("argv", ["generate --pool x", "workers", "pool show", "pool create x"])
 def test_4_if_redis_does_not_answer(argv: str, offline: Cli) -> None:
-    result = offline(*argv.split(), "--url", "redis://user:secret@127.0.0.1:1/0")
-    assert result.code == 4
+    result = offline(*argv.split(), "--url", "redis://user:secret@127.0.0.1:1/0", code=4)
     assert "127.0.0.1:1" in result.err
     assert "secret" not in result.err
 
@@ -191,8 +185,7 @@ def test_4_if_redis_does_not_answer(argv: str, offline: Cli) -> None:
 def test_5_for_a_pool_that_is_not_there_with_those_that_are(argv: list[str], cli: Cli, pool_name: str) -> None:
     # the message names the first of many pools in the alphabet
     cli("pool", "create", f".{pool_name}")
-    result = cli(*argv, "nope")
-    assert result.code == 5
+    result = cli(*argv, "nope", code=5)
     assert "'nope'" in result.err
     assert pool_name in result.err
 
@@ -201,8 +194,7 @@ def test_6_for_other_settings_than_the_pool_has(cli: Cli, pool_name: str, monkey
     cli("pool", "create", pool_name)
     monkeypatch.setenv("SNOWREDIS_LAYOUT", "twitter")
     for argv in (["generate", "--pool", pool_name], ["pool", "create", pool_name, "--ttl", "9"]):
-        result = cli(*argv)
-        assert result.code == 6
+        result = cli(*argv, code=6)
         assert pool_name in result.err
 
 
@@ -221,8 +213,7 @@ def test_8_for_a_clock_that_cannot_be_used(cli: Cli, pool_name: str, client: red
     cli("generate", "--pool", pool_name)
     # as if this worker id had been used by a host whose clock is an hour ahead
     change_record(client, pool_name, 0, lanes_ms=(int(client.time()[0]) * 1000 + 3_600_000,))
-    result = cli("generate", "--pool", pool_name)
-    assert result.code == 8
+    result = cli("generate", "--pool", pool_name, code=8)
     assert "behind the clock of Redis" in result.err
 
 
@@ -315,8 +306,7 @@ def test_output_that_cannot_be_written_is_one_line_and_an_exit_code(
 def test_a_minus_sign_is_refused(cli: Cli, pool_name: str, text: str) -> None:
     cli("pool", "create", pool_name)
     for argv in (["decode", text], ["whois", text, "--pool", pool_name], ["decode", "--format", "base62", text]):
-        result = cli(*argv)
-        assert result.code == ExitCode.BAD_INPUT, argv
+        result = cli(*argv, code=ExitCode.BAD_INPUT)
         assert "have no sign" in result.err
 
 

@@ -142,12 +142,10 @@ def test_an_assured_pool_on_a_redis_without_a_log_is_a_warning(offline: Cli, own
 
 
 def test_a_redis_that_does_not_answer_has_its_own_exit_code(offline: Cli, tmp_path: Path) -> None:
-    result = offline("doctor", "--url", f"unix://{tmp_path}/nobody.sock")
-    assert result.code == 4
+    result = offline("doctor", "--url", f"unix://{tmp_path}/nobody.sock", code=4)
     assert "critical" in result.out
     assert "nothing else was checked. Meanwhile, do not restart workers" in " ".join(result.out.split())
-    listed = offline("workers", "--url", f"unix://{tmp_path}/nobody.sock")
-    assert listed.code == 4
+    listed = offline("workers", "--url", f"unix://{tmp_path}/nobody.sock", code=4)
     assert "Meanwhile, do not restart workers: those with ids go on" in listed.err
 
 

@@ -32,8 +32,7 @@ def today(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_an_id_in_any_form_is_recognised(form: str, offline: Cli) -> None:
-    result = offline("decode", snowredis.encode(AN_ID, form))
-    assert result.code == 0
+    result = offline("decode", snowredis.encode(AN_ID, form), code=0)
     lines = [line.split() for line in result.out.splitlines()]
     for part in (["id", str(AN_ID)], ["form", form], ["time", "2026-11-21T03:25:33.674Z"], ["worker", "5"]):
         assert part in lines
@@ -62,8 +61,7 @@ def test_several_ids_and_standard_input(offline: Cli, monkeypatch: pytest.Monkey
 
 
 def test_a_bad_id_does_not_keep_the_others_from_being_read(offline: Cli) -> None:
-    result = offline("decode", str(AN_ID), "bad\x1b[31m!", str(AN_ID + 1))
-    assert result.code == 3
+    result = offline("decode", str(AN_ID), "bad\x1b[31m!", str(AN_ID + 1), code=3)
     assert str(AN_ID + 1) in result.out
     assert result.err.startswith("snowredis: error: ")
     assert "\x1b" not in result.err
@@ -94,8 +92,7 @@ def test_ids_are_made_one_a_line_and_the_worker_id_is_released(cli: Cli, pool_na
 def test_settings_that_are_not_said_are_the_pools_own(cli: Cli, pool_name: str) -> None:
     settings = "--layout twitter --datacenter 3 --ttl 7 --failover-slack 1 --durability assured"
     cli("pool", "create", pool_name, *settings.split())
-    result = cli("generate", "--pool", pool_name)
-    assert result.code == 0
+    result = cli("generate", "--pool", pool_name, code=0)
     assert snowredis.layouts["twitter"].decode(int(result.out)).datacenter == 3
 
 
@@ -111,7 +108,6 @@ def test_settings_come_from_the_environment(cli: Cli, pool_name: str, monkeypatc
 
 def test_a_first_start_says_why_it_waits(cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_TTL", "1")
-    result = cli("generate", "--pool", pool_name)
-    assert result.code == 0
+    result = cli("generate", "--pool", pool_name, code=0)
     assert result.err.startswith("snowredis: warning: pool ")
     assert f"snowredis pool create {pool_name}" in result.err

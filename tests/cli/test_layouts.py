@@ -9,8 +9,7 @@ from tests.cli.conftest import Cli
 
 
 def test_without_arguments_it_shows_every_preset_in_80_columns(offline: Cli) -> None:
-    result = offline("layout")
-    assert result.code == 0
+    result = offline("layout", code=0)
     rows = {line.split()[0]: line for line in result.out.splitlines() if line}
     assert set(snowredis.layouts) <= set(rows)
     assert [name for name, row in rows.items() if " over " in row] == ["uid-generator"]
@@ -21,8 +20,7 @@ def test_without_arguments_it_shows_every_preset_in_80_columns(offline: Cli) -> 
 
 @pytest.mark.parametrize("name", snowredis.layouts)
 def test_a_preset_in_full_says_where_it_comes_from(name: str, offline: Cli) -> None:
-    result = offline("layout", name)
-    assert result.code == 0
+    result = offline("layout", name, code=0)
     assert snowredis.layouts[name].describe() in result.out
     assert "source " in result.out
 
@@ -33,8 +31,7 @@ def test_a_spec_is_shown_in_full(offline: Cli) -> None:
 
 
 def test_a_layout_that_cannot_be_is_refused_with_the_reason(offline: Cli) -> None:
-    result = offline("layout", "37/0/0/20/16")
-    assert result.code == 3
+    result = offline("layout", "37/0/0/20/16", code=3)
     assert "73 bits do not fit in 63" in result.err
     assert "4.4 years" in result.err
     assert "Did you mean 'twitter'" in offline("layout", "twiter").err
@@ -50,15 +47,13 @@ def test_decode_shows_named_parts_and_the_gene(offline: Cli) -> None:
 
 
 def test_it_prints_functions_of_the_layout(offline: Cli) -> None:
-    result = offline("sql", "postgresql", "--layout", "twitter")
-    assert result.code == 0
+    result = offline("sql", "postgresql", "--layout", "twitter", code=0)
     assert "snowredis_time(id bigint) RETURNS timestamptz" in result.out
     assert "1288834974657" in result.out
 
 
 def test_it_prints_partitions_of_a_table(offline: Cli) -> None:
-    result = offline("sql", "mariadb", "--table", "orders", "--start", "2026-01-31", "--count", "2")
-    assert result.code == 0
+    result = offline("sql", "mariadb", "--table", "orders", "--start", "2026-01-31", "--count", "2", code=0)
     assert [line.split()[1] for line in result.out.splitlines()[1:-1]] == ["p202601", "p202602"]
 
 

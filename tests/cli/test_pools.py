@@ -52,8 +52,7 @@ def fleet(cli: Cli, pool_name: str, server_url: str) -> Iterator[list[snowredis.
 
 
 def test_the_table_shows_who_is_alive(cli: Cli, pool_name: str, fleet: list[snowredis.SnowflakeGenerator]) -> None:
-    result = cli("workers", "--pool", pool_name)
-    assert result.code == 0
+    result = cli("workers", "--pool", pool_name, code=0)
     head, status, titles, *rows = result.out.splitlines()
     assert head.startswith(f"pool {pool_name} at ")
     assert head.endswith(": 3 of 1,024 worker ids are leased")
@@ -101,12 +100,10 @@ def test_hostile_hosts_and_labels_do_nothing_to_a_terminal(
 
 
 def test_a_pool_is_made_once(cli: Cli, pool_name: str) -> None:
-    first = cli("pool", "create", pool_name, "--layout", "game", "--ttl", "60", "--failover-slack", "15")
-    assert first.code == 0
+    first = cli("pool", "create", pool_name, "--layout", "game", "--ttl", "60", "--failover-slack", "15", code=0)
     assert "was created" in first.out
     assert "layout    game" in first.out
-    again = cli("pool", "create", pool_name, "--layout", "game", "--ttl", "60", "--failover-slack", "15")
-    assert again.code == 0
+    again = cli("pool", "create", pool_name, "--layout", "game", "--ttl", "60", "--failover-slack", "15", code=0)
     assert "nothing was changed" in again.out
 
 
@@ -127,8 +124,7 @@ def test_creating_a_pool_that_a_restart_made_wait_says_so(cli: Cli, pool_name: s
     cli("pool", "create", pool_name)
     # as after a restart
     client.hset(f"snowredis:{{{pool_name}}}", "run_id", "another")
-    again = cli("pool", "create", pool_name)
-    assert again.code == 0
+    again = cli("pool", "create", pool_name, code=0)
     assert "nothing was changed" in again.out
     assert "new workers wait for 35.0 s: Redis did not know the pool, or was restarted" in again.out
 
@@ -201,8 +197,7 @@ def test_delete_refuses_while_workers_are_alive(
 ) -> None:
     refused = cli("pool", "delete", pool_name, "--yes")
     assert (refused.code, "3 living workers" in refused.err) == (3, True)
-    forced = cli("pool", "delete", pool_name, "--yes", "--force")
-    assert forced.code == 0
+    forced = cli("pool", "delete", pool_name, "--yes", "--force", code=0)
     assert re.search(rf"pool {pool_name} at .* ends at 20.*Z, in 24.0 h: something is reserved in it", forced.out)
     assert "3 workers are alive: stop them, or they create the pool again" in forced.out
     # they go on until then
@@ -234,8 +229,7 @@ def test_a_broken_pool_is_not_deleted_and_it_says_how_it_is_removed(
 ) -> None:
     cli("pool", "create", pool_name)
     client.hset(f"snowredis:{{{pool_name}}}", field, "what is this? \x1b[31m")
-    refused = cli("pool", "delete", pool_name, "--yes")
-    assert refused.code == 3
+    refused = cli("pool", "delete", pool_name, "--yes", code=3)
     assert "nothing was deleted" in refused.err
     assert "\x1b" not in refused.out + refused.err
     (keys,) = re.findall("redis-cli DEL (.*?)\\. New workers", refused.err)
@@ -244,8 +238,7 @@ def test_a_broken_pool_is_not_deleted_and_it_says_how_it_is_removed(
 
 
 def test_create_takes_what_redis_is_trusted_with(cli: Cli, pool_name: str, server_url: str) -> None:
-    made = cli("pool", "create", pool_name, "--durability", "assured", "--outage-reserve", "0")
-    assert made.code == 0
+    cli("pool", "create", pool_name, "--durability", "assured", "--outage-reserve", "0", code=0)
     shown = json.loads(cli("pool", "show", pool_name, "--json").out)["settings"]
     assert (shown["durability"], shown["outage_reserve_ms"]) == ("assured", "0")
     with snowredis.connect(server_url, pool=pool_name, durability="assured", outage_reserve=0) as ids:
@@ -302,8 +295,7 @@ def test_a_delete_that_cannot_be_put_on_disk_says_that_the_pool_ends_all_the_sam
         (server.directory / "dump.rdb").mkdir()
         with snowredis.connect(server.url, pool="p") as ids:
             ids.next_id()
-            failed = cli("pool", "delete", "p", "--yes", "--force", *at)
-            assert failed.code == 4
+            failed = cli("pool", "delete", "p", "--yes", "--force", *at, code=4)
             assert "The pool ends at 20" in failed.err
             assert "repeat the command before then" in failed.err
             assert "restart" not in failed.err

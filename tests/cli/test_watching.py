@@ -124,8 +124,7 @@ def test_the_newest_are_shown_one_a_line(
         with snowredis.connect(server_url, pool=pool_name, label=f"n{number}") as ids:
             ids.next_id()
     monkeypatch.setattr("snowredis.cli.commands.workers.NEWEST_EVENTS", 3)
-    result = cli("events", "--pool", pool_name)
-    assert result.code == 0
+    result = cli("events", "--pool", pool_name, code=0)
     assert [line.split()[1] for line in result.out.splitlines()[1:]] == ["released", "claimed", "released"]
     assert "n2" in result.out
     everything = [json.loads(line) for line in cli("events", "--pool", pool_name, "--json").out.splitlines()]
@@ -140,8 +139,7 @@ def test_events_that_somebody_made_up_do_nothing(cli: Cli, pool_name: str, clien
     client.xadd(key, {"event": "alarm", "worker": "-1", "at": "99999999999999", "reason": "\x1b[2J\u202ealarm"})
     client.xadd(key, {"event": "claimed", "worker": "1", "at": "-5", "owner": "[" * 5000, "until": "-1"})
     client.xadd(key, {"something": "else"})
-    result = cli("events", "--pool", pool_name)
-    assert result.code == 0
+    result = cli("events", "--pool", pool_name, code=0)
     # no time is negative
     assert len(result.out.splitlines()) == 1 + 2
     assert all(char == "\n" or char.isprintable() for char in result.out)
@@ -181,8 +179,7 @@ def test_what_cannot_be_known_is_said_so_with_another_exit_code(
     cli: Cli, pool_name: str, ids: snowredis.SnowflakeGenerator
 ) -> None:
     an_id = ids.next_id() + (1 << 60)
-    result = cli("whois", str(an_id), "--pool", pool_name)
-    assert result.code == 1
+    result = cli("whois", str(an_id), "--pool", pool_name, code=1)
     assert "unknown" in result.out
     assert "future" in result.out
 

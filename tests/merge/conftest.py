@@ -29,16 +29,17 @@ def two(request: pytest.FixtureRequest) -> Callable[..., tuple[str, str]]:
 def merging(offline: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:  # noqa: F811
     """Draft a map, replace some of its lines, and run it; return the result of the command."""
 
-    def run(urls: tuple[str, str], *edits: tuple[str, str], options: tuple[str, ...] = ()) -> Any:
-        drafted = offline("merge", "draft", *urls)
-        assert drafted.code == 0, drafted.err
+    def run(
+        urls: tuple[str, str], *edits: tuple[str, str], options: tuple[str, ...] = (), code: int | None = None
+    ) -> Any:
+        drafted = offline("merge", "draft", *urls, code=0)
         text = drafted.out.replace("reviewed = false", "reviewed = true")
         for old, new in edits:
             assert old in text, f"{old} is not in\n{text}"
             text = text.replace(old, new)
         path = tmp_path / "game.map"
         path.write_text(text)
-        return offline("merge", "run", str(path), *urls, *options)
+        return offline("merge", "run", str(path), *urls, *options, code=code)
 
     return run
 

@@ -32,8 +32,7 @@ def draft(two: Two, offline: Cli) -> Callable[..., str]:
             side: f"{people(side)};{';'.join(f'INSERT INTO t VALUES ({row})' for row in rows(side))}" for side in "AB"
         }
         urls = two(kind, f"{PEOPLE};CREATE TABLE t ({table})", sides["A"], sides["B"])
-        done = offline("merge", "draft", *urls)
-        assert done.code == 0, done.err
+        done = offline("merge", "draft", *urls, code=0)
         return str(done.out).split("[t]")[1]
 
     return run
@@ -229,8 +228,7 @@ def test_the_rowid_of_sqlite_moves_where_a_column_leads_to_it(two: Two, merging:
         "sqlite", "CREATE TABLE block (what TEXT); CREATE TABLE spawn (id INTEGER PRIMARY KEY, block_rowid INT, what TEXT)",
         sides["A"], sides["B"],
     )  # fmt: skip
-    done = merging(urls)
-    assert done.code == 0, done.out + done.err
+    merging(urls, code=0)
     wrong = "SELECT count(*) FROM spawn s LEFT JOIN block b ON b.rowid = s.block_rowid WHERE b.what IS NOT s.what"
     assert rows_of(urls[0], wrong) == [(0,)]
 
@@ -444,8 +442,7 @@ def test_names_that_are_words_or_have_odd_characters_are_no_matter(two: Two, mer
     tables = 'CREATE TABLE "schema" ("rows" INTEGER PRIMARY KEY, "keep" TEXT); CREATE TABLE "a.b %c" ("i d" INTEGER PRIMARY KEY, "x:y" TEXT)'
     rows = "INSERT INTO \"schema\" VALUES (1, 'x%s');INSERT INTO \"a.b %%c\" VALUES (1, '%%s')".replace("x%s", "x%%s")
     urls = two("sqlite", tables, rows.replace("%%", "%"), rows.replace("%%", "%").replace("x", "y"))
-    done = merging(urls)
-    assert done.code == 0, done.out + done.err
+    merging(urls, code=0)
     assert rows_of(urls[0], 'SELECT count(*) FROM "schema"') == [(2,)]
 
 

@@ -54,8 +54,7 @@ def test_an_expression_has_the_new_id_of_any_table(two: Two, merging: Cli, kind:
     }
     urls = two(kind, tables, rows["A"], rows["B"])
     edits = [('match = ["v"]', ""), ('rows = "?"', 'rows = "copy"')] if kind == "sqlite" else []
-    done = merging(urls, *edits, ('ask  = ["v"]', f'sql.v = "{OF[kind]}"'))
-    assert done.code == 0, done.out + done.err
+    done = merging(urls, *edits, ('ask  = ["v"]', f'sql.v = "{OF[kind]}"'), code=0)
     assert f"t.v: {9 if base else 30} of 30 values change, such as 'p:" in " ".join(done.out.split())
     text = {"mariadb": "CONCAT('p:', h.id)"}.get(kind, "'p:' || h.id")
     assert rows_of(urls[0], f"SELECT count(*) FROM t JOIN hero h ON t.v = {text} WHERE h.name = t.s") == [(60,)]
@@ -78,8 +77,7 @@ def test_types_and_widths_that_few_tables_have_are_no_matter(two: Two, merging: 
         "",
         "INSERT INTO t (id, pal) VALUES (7, CAST('7' AS BLOB))",
     )
-    done = merging(urls, ('keep = ["pal", ', 'id = ["id", "pal"]\nkeep = ['), ('id   = ["id"]\n', ""))
-    assert done.code == 0, done.out + done.err
+    merging(urls, ('keep = ["pal", ', 'id = ["id", "pal"]\nkeep = ['), ('id   = ["id"]\n', ""), code=0)
     assert rows_of(urls[0], "SELECT id, pal FROM t") == [(17, b"17")]
 
 
@@ -87,8 +85,7 @@ def test_types_and_widths_that_few_tables_have_are_no_matter(two: Two, merging: 
 def test_values_that_are_no_numbers_stay_in_columns_of_numbers(two: Two, merging: Cli, kind: str) -> None:
     rows = {s: f"INSERT INTO t VALUES ({n}, 'NaN'), ({n + 1}, 7), ({n + 2}, 0)" for s, n in (("A", 1), ("B", 2))}
     urls = two(kind, "CREATE TABLE t (n INTEGER, owner NUMERIC)", rows["A"], rows["B"])
-    done = merging(urls, ('keep = ["n", "owner"]', 'id = ["owner"]\nkeep = ["n"]'))
-    assert done.code == 0, done.out + done.err
+    merging(urls, ('keep = ["n", "owner"]', 'id = ["owner"]\nkeep = ["n"]'), code=0)
     assert [str(owner) for _, owner in rows_of(urls[0], "SELECT * FROM t ORDER BY n, owner")] == [
         "NaN",
         "7",
@@ -108,8 +105,7 @@ def test_every_row_comes_with_the_ids_that_the_map_says(servers: tuple[Path, str
     before, of_second = contents(first), contents(second)
     assert offline("merge", "run", str(path), first, second, "--dry-run").code == 0
     assert contents(first) == before
-    done = offline("merge", "run", str(path), first, second)
-    assert done.code == 0, done.out + done.err
+    done = offline("merge", "run", str(path), first, second, code=0)
     assert contents(second) == of_second
     after = contents(first)
     came = {name: [row for row in rows if row not in before[name]] for name, rows in after.items()}
@@ -151,8 +147,7 @@ def test_a_second_run_is_refused_even_if_the_second_database_has_changed_since(
     assert offline("merge", "run", str(path), first, second).code == 0
     after = contents(first)
     execute(second, "INSERT INTO ranks VALUES (77, 'new')", "UPDATE characters SET name = 'other' WHERE id = 1")
-    refused = offline("merge", "run", str(path), first, second)
-    assert refused.code == ExitCode.MERGE_REFUSED
+    refused = offline("merge", "run", str(path), first, second, code=ExitCode.MERGE_REFUSED)
     assert "this second database was merged at" in refused.err
     assert contents(first) == after
 
@@ -181,8 +176,7 @@ def test_two_servers_of_mariadb_give_what_one_gives(
         of_second, schema = contents(elsewhere), schema_of(offline("merge", "draft", firsts[0], elsewhere).out)
         path = game.write_map(tmp_path / "game.map", "mariadb", schema)
         for first, its in zip(firsts, (second, elsewhere), strict=True):
-            done = offline("merge", "run", str(path), first, its)
-            assert done.code == 0, done.out + done.err
+            offline("merge", "run", str(path), first, its, code=0)
         assert contents(elsewhere) == of_second
         assert "this second database was merged at" in offline("merge", "run", str(path), firsts[1], elsewhere).err
     assert contents(firsts[0]) == contents(firsts[1])
@@ -281,8 +275,7 @@ def test_triggers_do_not_run_and_are_there_afterwards(request: pytest.FixtureReq
         table = f"CREATE TABLE t (id {key}, parent integer REFERENCES t (id), name text)"
         rows = f"INSERT INTO t (id, parent, name) VALUES (1, NULL, '{side}a'), (2, 1, '{side}b'), (3, 3, '{side}c')"
         execute(url, table, "CREATE TABLE log (what text)", rows, *TRIGGERS[kind])
-    done = merging(urls)
-    assert done.code == 0, done.out + done.err
+    merging(urls, code=0)
     children = "SELECT c.name, p.name FROM t c JOIN t p ON p.id = c.parent WHERE c.id > 3 ORDER BY 1"
     assert rows_of(urls[0], children) == [("Bb", "Ba"), ("Bc", "Bc")]
     assert rows_of(urls[0], "SELECT count(*) FROM log") == [(0,)]
