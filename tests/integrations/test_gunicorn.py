@@ -4,8 +4,8 @@ import json
 import logging
 import os
 import signal
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,13 +38,9 @@ def test_greenlets_wait_for_a_claim_that_another_one_makes(serve: Any, server: R
         running.wait_until_ready(1)
         assert running.ask("/again/")["worker"] is None
         server.client().client_pause(300, all=True)
-        answers: list[int] = []
-        threads = [threading.Thread(target=lambda: answers.append(running.request("/ids/5")[0])) for _ in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert answers == [200] * 20
+        with ThreadPoolExecutor(20) as threads:
+            answers = threads.map(running.request, ["/ids/5"] * 20)
+        assert [status for status, _ in answers] == [200] * 20
 
 
 def test_gevent_may_be_patched_in_the_configuration_and_greenlets_renew_leases(

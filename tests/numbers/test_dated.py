@@ -4,8 +4,8 @@ import asyncio
 import random
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -238,13 +238,9 @@ def test_threads_processes_and_forked_children_share_the_numbers(stage: Stage) -
     program = ROOT / "tests/numbers/programs/dated_numbers.py"
     command = [sys.executable, str(program), stage.server.url, "orders", "200"]
     processes = [warm.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    made: list[str] = []
     ids = stage.generator(period="year")
-    threads = [threading.Thread(target=lambda: made.extend([ids.next_id() for _ in range(200)])) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as threads:
+        made = list(threads.map(lambda _: ids.next_id(), range(600)))
     for process in processes:
         output, _ = process.communicate(timeout=60)
         assert process.returncode == 0

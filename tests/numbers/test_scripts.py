@@ -11,7 +11,7 @@ import pytest
 
 from snowredis.errors import ConfigError
 from snowredis.numbers.formats import Calendar, Period
-from snowredis.numbers.protocol import GrantedNumbers, Opened, OpenRequest, SettlingTag, Shut, TakeRequest
+from snowredis.numbers.protocol import GrantedNumbers, OpenRequest, Shut, TakeRequest
 from snowredis.numbers.stores import TagStore
 from tests.lab.simulation.redis_model import RedisModel
 from tests.lab.simulation.world import World
@@ -315,16 +315,3 @@ def test_no_number_comes_twice_and_without_the_rule_one_does(name: str) -> None:
         rule.play(stage)
     assert any(edited)
     assert len(set(stage.handed)) < len(stage.handed)
-
-
-@pytest.mark.parametrize(("edited", "reply"), [("", Opened), ("if closed_at > now then", SettlingTag)])
-def test_a_tag_that_was_closed_while_the_clock_was_ahead_opens_when_it_is_right(edited: str, reply: type) -> None:
-    stage = Stage(lambda source: source.replace(edited, "if false then") if edited else source)
-    stage.say("create")
-    stage.pass_ms(10 * HOUR_MS)
-    stage.server.restart(stage.server.copy_data())
-    assert isinstance(stage.take(), Shut)
-    stage.pass_ms(-10 * HOUR_MS)
-    stage.take()
-    stage.pass_ms(SLACK_MS)
-    assert isinstance(stage.say("open", 2), reply)

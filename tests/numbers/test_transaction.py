@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -69,11 +69,8 @@ def in_many_transactions(engine: sa.Engine, numbers: TransactionNumbers, *, read
                     break
 
     repeats: list[str] = []
-    threads = [threading.Thread(target=use, args=(user,)) for user in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(use, range(3)))
     # the database asked for that, each time
     assert all(any(sign in text for sign in ("1213", "1020", "could not serialize", "deadlock")) for text in repeats)
     with engine.connect() as connection:

@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
 
@@ -49,22 +50,16 @@ def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_threads_never_get_the_same_id(ids: Any) -> None:
-    found: list[list[int]] = []
-
-    def work() -> None:
+    def work(_: int) -> list[int]:
         mine = [ids.next_id() for _ in range(20_000)]
         mine += ids.next_ids(5_000)
-        mine += [ids.next_id() for _ in range(5_000)]
-        found.append(mine)
+        return mine + [ids.next_id() for _ in range(5_000)]
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(work, range(4)))
     finally:
         sys.setswitchinterval(before)
     assert all(mine == sorted(mine) for mine in found)
