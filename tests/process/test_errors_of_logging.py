@@ -217,18 +217,6 @@ def test_the_heartbeat_goes_on_while_another_thread_imports_opentelemetry_and_is
     assert attached[0] == ("suppress_instrumentation", True)
 
 
-def test_the_heartbeat_renews_after_an_outage_beside_a_broken_logger(broken: Broken, own_server: RedisServer) -> None:
-    snowredis.WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=1200))
-    ids = snowredis.connect(own_server.url, pool="p", ttl=1.2, claim_timeout=5)
-    ids.claim()
-    own_server.kill(signal.SIGSTOP)
-    eventually(lambda: ids.counts.renewals_failed > 0, "a failed renewal")
-    own_server.kill(signal.SIGCONT)
-    renewals = ids.counts.renewals
-    eventually(lambda: ids.counts.renewals > renewals + 1, "renewals after the outage")
-    ids.close()
-
-
 def test_all_generators_are_closed_at_exit_though_one_raises(broken: Broken) -> None:
     hook, closed = ExitHook(), []
 

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import sys
-import threading
 import types
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -39,30 +38,12 @@ def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
     return found
 
 
-def test_ids_of_coroutines_and_threads_are_never_the_same(run: Callable[[Main], None]) -> None:
-    pool = memory_pool()
-    seen: list[int] = []
-
-    async def main() -> None:
-        async with snowredis.aconnect(pool, layout="41/0/2/10/4") as ids:
-            thread = threading.Thread(target=lambda: seen.extend(ids.next_id() for _ in range(500)))
-            thread.start()
-            # 16 ids a ms: every few of them a new tick
-            seen.extend([await ids.anext_id() for _ in range(500)])
-            thread.join()
-        assert ids.closed
-
-    run(main)
-    assert len(seen) == len(set(seen)) == 1000
-
-
 def test_a_batch_is_strictly_increasing_over_many_ticks(run: Callable[[Main], None]) -> None:
     async def main() -> None:
-        ids = await snowredis.aconnect(memory_pool(), layout="41/0/2/10/5")
-        batch = await ids.anext_ids(2_000)
-        assert len(batch) == 2_000
-        assert all(a < b for a, b in itertools.pairwise(batch))
-        await ids.aclose()
+        async with snowredis.aconnect(memory_pool(), layout="41/0/2/10/5") as ids:
+            batch = await ids.anext_ids(2_000)
+            assert len(batch) == 2_000
+            assert all(a < b for a, b in itertools.pairwise(batch))
         with pytest.raises(GeneratorClosed):
             await ids.anext_id()
 

@@ -1,13 +1,11 @@
-"""Generators go on in the outage lane while Redis is unavailable: on a test clock, and with a real server."""
+"""Generators go on in the outage lane while Redis is unavailable: on a test clock; tests/web has a real server."""
 
 import logging
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-import snowredis
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import LeaseExpired, SnowredisError, StoreUnavailable
@@ -16,8 +14,6 @@ from snowredis.snowflake.lease import context
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import ManualClock
 from tests.support.lua_store import LuaStore
-from tests.support.servers import RedisServer
-from tests.support.waiting import eventually
 
 DAY_MS = 24 * 3600 * 1000
 TTL_MS = 30_000
@@ -281,37 +277,3 @@ def test_without_an_outage_reserve_ids_end_with_the_ordinary_reservation() -> No
         fleet.clock.step(-10_000)
         assert fleet.make(ids) <= OUT
     assert not ids.in_outage_lane
-
-
-# --- a real server ----------------------------------------------------------------------------------
-
-
-def test_a_process_goes_on_over_an_outage_of_a_real_server_that_comes_back_empty(own_server: RedisServer) -> None:
-    name, made = "lanes", []
-    config = PoolConfig(name=name, ttl_ms=1_000, outage_reserve_ms=60_000)
-    pool = snowredis.WorkerPool(own_server.url, name)
-    assert pool.create(config)
-    with snowredis.connect(own_server.url, pool=name, ttl=1, outage_reserve=60) as ids:
-        longest_s, last_s = 0.0, time.monotonic()
-
-        def go_on(seconds: float) -> bool:
-            nonlocal longest_s, last_s
-            end_s = last_s + seconds
-            while last_s < end_s:
-                made.append(ids.next_id())
-                longest_s, last_s = max(longest_s, time.monotonic() - last_s), time.monotonic()
-                time.sleep(0.002)
-            return ids.decode(made[-1]).backup != OUT
-
-        go_on(0.5)
-        own_server.kill()
-        assert not go_on(2.5)
-        own_server.start()
-        eventually(lambda: go_on(0.1), "the other lanes", 20)
-        namespaces = [ids.decode(an_id).backup for an_id in made]
-        assert set(namespaces) == {0, OUT}
-        assert namespaces[-1] == 0
-    assert made == sorted(made)
-    assert len(set(made)) == len(made)
-    # the floor would be a pause of 1.2 s; a call that finds out that Redis is away takes a time-out
-    assert longest_s < 1.0

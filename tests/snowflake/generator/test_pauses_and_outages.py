@@ -61,23 +61,6 @@ def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: 
     assert all(0 <= layout.decode(an_id).sequence < 4096 for an_id in everything)
 
 
-def test_kill_minus_nine_frees_the_worker_id_after_one_ttl(own_server: RedisServer, tmp_path: Path) -> None:
-    # one worker id; else one whose outage lane is not reserved is taken first
-    spec = "41/0/2/0/10"
-    name = make_pool(own_server, layout=spec, ttl=1.0)
-    pool = snowredis.WorkerPool(own_server.url, name)
-    process = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(tmp_path / "ids"), "1", spec)
-    eventually(lambda: len(ids_in(tmp_path / "ids")) > 1000)
-    process.kill()
-    process.communicate()
-    assert len(pool.workers()) == 1
-    eventually(lambda: not pool.workers())
-    with snowredis.connect(own_server.url, pool=name, layout=spec, ttl=1) as heir:
-        made = heir.next_id()
-    assert heir.decode(made).worker == 0
-    assert made not in set(ids_in(tmp_path / "ids"))
-
-
 def _can(ids: snowredis.SnowflakeGenerator) -> bool:
     try:
         ids.next_id()
