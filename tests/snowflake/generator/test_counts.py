@@ -18,16 +18,23 @@ def test_waits_at_the_ceiling_are_counted_with_their_time(pool: MemoryPool, coro
     assert coroutine or ids.counts.wait_s["ceiling"] == pytest.approx(0.004, abs=0.001)
 
 
-def test_every_step_of_the_ladder_is_counted_apart(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect(layout="41/0/1/1/10")
-    ids.next_id()
+def test_steps_back_use_up_the_namespaces_and_then_another_worker_id_and_each_is_counted_apart(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
+    # the highest of the four namespaces is for outages
+    ids = pool.connect(layout="41/0/2/1/10")
+    made = [ids.next_id()]
     expected = {"wait": 0, "namespace": 0, "worker": 0, "refusal": 0}
-    for step, back_ms in (("wait", 5), ("namespace", 100), ("worker", 100), ("namespace", 100)):
+    for step, back_ms in zip(("wait", *["namespace"] * 2, "worker", *["namespace"] * 2), (5, *[100] * 5), strict=True):
         clock.step(-back_ms)
-        ids.next_id()
+        made.append(ids.next_id())
         expected[step] += 1
         assert ids.counts.clock_backs == expected
+    lanes = [(0, 0), *[(worker, backup) for worker in (0, 1) for backup in range(3)]]
+    assert [(parts.worker, parts.backup) for parts in map(ids.decode, made)] == lanes
+    assert len(set(made)) == len(made)
     assert ids.counts.claims == 2
+    # every lane of the pool was used at later times
     clock.step(-100)
     with pytest.raises(snowredis.ClockMovedBack):
         ids.next_id()

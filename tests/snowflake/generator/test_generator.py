@@ -209,29 +209,6 @@ def test_a_small_step_back_is_waited_out(pool: MemoryPool, clock: ManualClock, c
     assert ids.decode(second).backup == 0
 
 
-def test_larger_steps_back_use_up_the_namespaces_and_then_another_worker_id(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
-    ids = pool.connect(layout=TWO_WORKERS)
-    ids.claim()
-    clock.advance(HOUR_MS)
-    made = []
-    seen = []
-    for _ in range(6):
-        an_id = ids.next_id()
-        parts = ids.decode(an_id)
-        made.append(an_id)
-        seen.append((parts.worker, parts.backup))
-        clock.step(-1000)
-        clock.advance(10)
-    # the fourth namespace is for outages
-    assert seen == [(w, b) for w in (0, 1) for b in range(3)]
-    # every lane of the pool was used at later times
-    with pytest.raises(snowredis.ClockMovedBack):
-        ids.next_id()
-    assert len(set(made)) == len(made)
-
-
 def test_when_nothing_fits_the_distance_is_named(pool: MemoryPool, clock: ManualClock) -> None:
     ids = pool.connect(layout=Layout(worker_bits=0, backup_bits=0))
     ids.next_id()
