@@ -160,8 +160,7 @@ def test_3_for_input_that_cannot_be_used(argv: list[str], cli: Cli) -> None:
 
 def test_3_for_a_variable_that_cannot_be_read(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_TTL", "soon")
-    result = cli("workers", code=ExitCode.BAD_INPUT)
-    assert "SNOWREDIS_TTL must be seconds, 0 or more" in result.err
+    assert "SNOWREDIS_TTL must be seconds, 0 or more" in cli("workers", code=ExitCode.BAD_INPUT).err
 
 
 @pytest.mark.parametrize("argv", ["generate --pool x", "workers", "pool show", "pool create x"])
@@ -194,8 +193,7 @@ def test_6_for_other_settings_than_the_pool_has(cli: Cli, pool_name: str, monkey
     cli("pool", "create", pool_name)
     monkeypatch.setenv("SNOWREDIS_LAYOUT", "twitter")
     for argv in (["generate", "--pool", pool_name], ["pool", "create", pool_name, "--ttl", "9"]):
-        result = cli(*argv, code=6)
-        assert pool_name in result.err
+        assert pool_name in cli(*argv, code=6).err
 
 
 def test_7_for_a_pool_that_is_full(cli: Cli, pool_name: str, server_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,8 +211,7 @@ def test_8_for_a_clock_that_cannot_be_used(cli: Cli, pool_name: str, client: red
     cli("generate", "--pool", pool_name)
     # as if this worker id had been used by a host whose clock is an hour ahead
     change_record(client, pool_name, 0, lanes_ms=(int(client.time()[0]) * 1000 + 3_600_000,))
-    result = cli("generate", "--pool", pool_name, code=8)
-    assert "behind the clock of Redis" in result.err
+    assert "behind the clock of Redis" in cli("generate", "--pool", pool_name, code=8).err
 
 
 @pytest.mark.parametrize(
@@ -306,8 +303,7 @@ def test_output_that_cannot_be_written_is_one_line_and_an_exit_code(
 def test_a_minus_sign_is_refused(cli: Cli, pool_name: str, text: str) -> None:
     cli("pool", "create", pool_name)
     for argv in (["decode", text], ["whois", text, "--pool", pool_name], ["decode", "--format", "base62", text]):
-        result = cli(*argv, code=ExitCode.BAD_INPUT)
-        assert "have no sign" in result.err
+        assert "have no sign" in cli(*argv, code=ExitCode.BAD_INPUT).err
 
 
 def test_ctrl_c_while_the_commands_are_imported_prints_no_traceback() -> None:

@@ -59,8 +59,7 @@ def test_where_all_is_well_it_exits_with_0(offline: Cli, own: RedisServer) -> No
     assert (code, bad(findings)) == (0, [])
     of_the_server = {"redis", "eviction", "persistence", "replication", "clock", "rights"}
     assert set(findings) >= of_the_server | {"crash records", "pool orders"}
-    shown = offline("doctor", "--url", own.url)
-    assert "0 critical, 0 warning" in shown.out
+    assert "0 critical, 0 warning" in offline("doctor", "--url", own.url).out
 
 
 def test_every_finding_that_is_not_good_says_what_to_do(offline: Cli, own: RedisServer) -> None:

@@ -92,8 +92,7 @@ def test_ids_are_made_one_a_line_and_the_worker_id_is_released(cli: Cli, pool_na
 def test_settings_that_are_not_said_are_the_pools_own(cli: Cli, pool_name: str) -> None:
     settings = "--layout twitter --datacenter 3 --ttl 7 --failover-slack 1 --durability assured"
     cli("pool", "create", pool_name, *settings.split())
-    result = cli("generate", "--pool", pool_name, code=0)
-    assert snowredis.layouts["twitter"].decode(int(result.out)).datacenter == 3
+    assert snowredis.layouts["twitter"].decode(int(cli("generate", "--pool", pool_name, code=0).out)).datacenter == 3
 
 
 def test_settings_come_from_the_environment(cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
