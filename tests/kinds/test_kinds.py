@@ -171,5 +171,4 @@ def test_the_type_of_a_generator_follows_from_its_kind() -> None:
     ]
     raw: snowredis.IdGenerator[bytes] = snowredis.generator("objectid", form="bytes")
     all_kinds: list[snowredis.IdGenerator[Any]] = [numbers, uuids, *texts, raw]
-    made = [type(ids.next_id()) for ids in all_kinds]
-    assert made == [int, uuid.UUID, str, str, str, bytes]
+    assert [type(ids.next_id()) for ids in all_kinds] == [int, uuid.UUID, str, str, str, bytes]

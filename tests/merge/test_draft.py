@@ -32,8 +32,7 @@ def draft(two: Two, offline: Cli) -> Callable[..., str]:
             side: f"{people(side)};{';'.join(f'INSERT INTO t VALUES ({row})' for row in rows(side))}" for side in "AB"
         }
         urls = two(kind, f"{PEOPLE};CREATE TABLE t ({table})", sides["A"], sides["B"])
-        done = offline("merge", "draft", *urls, code=0)
-        return str(done.out).split("[t]")[1]
+        return str(offline("merge", "draft", *urls, code=0).out).split("[t]")[1]
 
     return run
 

@@ -101,8 +101,7 @@ def test_a_process_that_returns_is_not_among_those_that_ended(
     assert paused.next_id()
     info = seen.info()
     assert (ended(seen), info.expired, info.returned, info.used) == ([], 1, 1, 1)
-    happened = [event.kind for event in seen.events()]
-    assert happened == ["floor", "claimed", "expired", "returned"]
+    assert [event.kind for event in seen.events()] == ["floor", "claimed", "expired", "returned"]
     assert seen.events()[-1].ended_ms == clock.server_time_ms() - 1_000
     paused.close()
     assert (ended(seen), seen.info().died) == ([], 0)

@@ -250,8 +250,7 @@ def test_one_thread_for_coroutines_goes_on_after_a_callback_that_raises(broken: 
         assert future.result() == 7
     finally:
         logger.removeFilter(broken)
-    one = coroutines.OneThread()
-    assert asyncio.run(one.call(lambda: 8)) == 8
+    assert asyncio.run(coroutines.OneThread().call(lambda: 8)) == 8
 
 
 AT_EXIT = """

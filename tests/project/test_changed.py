@@ -40,8 +40,7 @@ def test_a_change_of_a_module_runs_every_test_that_imports_it() -> None:
 
 
 def test_the_lists_of_conftest_and_of_coverage_name_what_exists() -> None:
-    folders = {path.parent.name for path in TESTS}
-    assert folders >= conftest.QUICK
+    assert {path.parent.name for path in TESTS} >= conftest.QUICK
     assert {path.name for path in TESTS} >= conftest.THOROUGH
     measured = re.search(r"measured=\((tests/.*)\)", (ROOT / "scripts/test").read_text("utf-8"))
     assert measured is not None

@@ -92,8 +92,7 @@ def test_kubernetes_gives_pods_and_job_the_same_settings() -> None:
         ]
     own = {variable["name"]: "web-7d4b9c6f5-x2x8k" for variable in web["env"]}
     check_environment(environment | own)
-    command = build_parser().parse_args(new_pool["command"][1:])
-    assert command.pool == environment["SNOWREDIS_POOL"]
+    assert build_parser().parse_args(new_pool["command"][1:]).pool == environment["SNOWREDIS_POOL"]
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     for selecting in (deployment, budget):
         assert selecting["spec"]["selector"]["matchLabels"].items() <= labels.items()
@@ -180,8 +179,7 @@ def test_the_configurations_of_uwsgi_and_apache_have_what_the_page_says() -> Non
     uwsgi = configparser.ConfigParser()
     uwsgi.read(DEPLOY / "uwsgi.ini")
     assert {"master", "enable-threads", "die-on-term"} <= set(uwsgi["uwsgi"])
-    apache = (DEPLOY / "apache.conf").read_text("utf-8")
-    assert "WSGIApplicationGroup %{GLOBAL}\n" in apache
+    assert "WSGIApplicationGroup %{GLOBAL}\n" in (DEPLOY / "apache.conf").read_text("utf-8")
 
 
 def test_the_worker_releases_its_worker_id_at_sigterm(tmp_path: Path) -> None:

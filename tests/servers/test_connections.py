@@ -56,8 +56,7 @@ def test_what_is_closed_leaves_no_connection_and_those_of_the_application_stay(
     for _ in range(ROUNDS):
         use(own_server.url)
         use(application)
-    after = {int(client["id"]) for client in observer.client_list()}
-    assert own in after <= before
+    assert own in {int(client["id"]) for client in observer.client_list()} <= before
     assert application.client_id() == own
 
 

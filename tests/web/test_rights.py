@@ -38,5 +38,4 @@ def test_the_user_of_the_page_may_do_all_that_the_service_does_and_no_more(own_s
     called = {name.removeprefix("cmdstat_") for name in own_server.client().info("commandstats")}
     assert of_generators <= allowed
     assert allowed - of_generators <= called
-    keys = {word[1:] for word in words if word.startswith("~")}
-    assert keys == set(pool_keys("orders"))
+    assert {word[1:] for word in words if word.startswith("~")} == set(pool_keys("orders"))

@@ -67,8 +67,7 @@ def test_events_of_a_worker_are_told(server: RedisServer, pool_name: str) -> Non
 
 
 def calls_of(server: RedisServer) -> int:
-    stats = server.client().info("commandstats")
-    return stats.get("cmdstat_zrangebyscore", {}).get("calls", 0)
+    return server.client().info("commandstats").get("cmdstat_zrangebyscore", {}).get("calls", 0)
 
 
 def test_readers_of_the_same_moment_share_one_look(

@@ -160,8 +160,7 @@ def test_a_run_that_leaves_its_tick_is_said(tmp_path: Path) -> None:
 
 
 def test_batches_are_cut_into_runs_exactly() -> None:
-    batch = [*range(5, 10), 12, *range(14, 30), 31]
-    assert runs_of(batch) == [(5, 5), (12, 1), (14, 16), (31, 1)]
+    assert runs_of([*range(5, 10), 12, *range(14, 30), 31]) == [(5, 5), (12, 1), (14, 16), (31, 1)]
     assert runs_of([7]) == [(7, 1)]
     assert runs_of([]) == []
 

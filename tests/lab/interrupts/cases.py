@@ -91,8 +91,7 @@ def play(case: Case, place: Place) -> Outcome:
         raise
     finally:
         _current.clear()
-    later = stage.take_over()
-    return judge(case, stage, points, later)
+    return judge(case, stage, points, stage.take_over())
 
 
 def _play(case: Case, operation: Operation, stage: Stage) -> Points:

@@ -71,8 +71,7 @@ class Lua:
         assert self.server is not None
         if command in self.server.refused:
             raise CommandRefused(f"NOPERM this user has no permissions to run the '{command.lower()}' command")
-        reply = self.server.commands[command](*map(str, args))
-        return self._to_lua(reply)
+        return self._to_lua(self.server.commands[command](*map(str, args)))
 
     def _pcall(self, command: str, *args: Any) -> Any:
         try:

@@ -58,8 +58,7 @@ def test_ids_of_one_tick_count_up_and_then_the_next_tick_begins(pool: MemoryPool
     ids = pool.connect()
     made = [ids.next_id() for _ in range(1500)]
     assert made == sorted(set(made))
-    sequences = [ids.decode(an_id).sequence for an_id in made]
-    assert sequences == [*range(1024), *range(476)]
+    assert [ids.decode(an_id).sequence for an_id in made] == [*range(1024), *range(476)]
 
 
 @pytest.mark.parametrize("preset", ["twitter", "jd", "jd-seconds", "sonyflake", "discord", "js-safe", "game"])
@@ -398,8 +397,7 @@ def test_a_full_pool_says_so_and_asks_again_as_long_as_told(pool: MemoryPool, cl
     first.next_id()
     with pytest.raises(snowredis.PoolExhausted, match="next lease ends in 30000 ms"):
         pool.connect(layout=one, claim_timeout=0).next_id()
-    patient = pool.connect(layout=one, claim_timeout=40)
-    assert patient.next_id() > 0
+    assert pool.connect(layout=one, claim_timeout=40).next_id() > 0
 
 
 def test_calls_share_the_time_for_which_a_full_pool_is_asked_again(

@@ -49,8 +49,7 @@ def test_nothing_begins_before_the_moment_at_which_a_person_created_the_pool(pla
 def test_a_claim_that_was_renewed_already_is_not_answered_again(pool: Place) -> None:
     first = pool.holder().claim()
     first.ask_renew()
-    late = Holder(pool.store, pool.now_ms, token=first.token)
-    assert late.claim().worker != first.worker
+    assert Holder(pool.store, pool.now_ms, token=first.token).claim().worker != first.worker
     assert isinstance(first.ask_renew(), Renewed)
 
 
@@ -96,8 +95,7 @@ def test_nothing_goes_back_by_a_release_that_does_not_know_the_newest_renewal(po
 def test_only_the_holder_can_release(pool: Place) -> None:
     holder = pool.holder().claim()
     holder.ask_renew()
-    thief = replace(holder, token=fresh_hex())
-    assert not thief.release()
+    assert not replace(holder, token=fresh_hex()).release()
     assert not holder.release(renewal_id=fresh_hex())
     assert isinstance(holder.ask_renew(), Renewed)
     assert holder.release()
@@ -158,8 +156,7 @@ def test_a_pool_is_created_once(place: Place) -> None:
 
 def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Place) -> None:
     began = place.now_ms()
-    answer = place.holder().settling()
-    assert TTL_MS < answer.wait_ms <= FLOOR_MS
+    assert TTL_MS < place.holder().settling().wait_ms <= FLOOR_MS
     place.elapse(FLOOR_MS + SLACK_MS)
     holder = place.holder().claim()
     assert began + FLOOR_MS <= min(holder.lanes_ms)

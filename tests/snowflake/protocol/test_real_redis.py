@@ -199,8 +199,7 @@ def test_a_claim_that_a_rollback_forgot_and_another_process_repeated_raises_an_a
     other.claim()
     assert (other.worker, other.lanes_ms) == (forgotten.worker, forgotten.lanes_ms)
     assert other.seen == forgotten.seen
-    reply = forgotten.ask_renew()
-    assert reply.alarm is not None
+    assert forgotten.ask_renew().alarm is not None
     assert isinstance(holder(store).ask_claim(), Settling)
     assert [isinstance(each.ask_renew(), Renewed) for each in (forgotten, other)].count(True) == 1
 
@@ -231,8 +230,7 @@ def test_the_pool_keeps_the_tokens_of_living_leases_only(server: RedisServer) ->
     assert heir.worker == before.worker
     assert heir.ask_renew().adopted
     pass_floor(server, store)
-    newcomer = holder(store).claim()
-    assert newcomer.worker == ended.worker
+    assert holder(store).claim().worker == ended.worker
     fields = stored(server, name)[0]
     tokens = {field.removeprefix("t:"): worker for field, worker in fields.items() if field.startswith("t:")}
     assert tokens == {record_of(server.client(), name, worker).token_hash: str(worker) for worker in (0, 1)}
