@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,25 +16,16 @@ from snowredis.cli import main
 from snowredis.core.sql import fence
 from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
+from tests.readers.conftest import LAG_S
 from tests.readers.storm import LAYOUT, PAGE, make_table
 from tests.support import warm
 from tests.support.databases import DatabaseServer
 from tests.support.pages import PAGES, blocks_of
 
-LAG_S = 0.3
-
 
 def id_of(seconds_ago: float, worker: int = 0) -> int:
     tick = LAYOUT.tick_at(time.time_ns() // 1_000_000 - round(seconds_ago * 1000))
     return LAYOUT.compose(tick=tick, worker=worker, sequence=0)
-
-
-@pytest.fixture
-def engine(postgresql_server: DatabaseServer) -> Iterator[sa.Engine]:
-    made = sa.create_engine(postgresql_server.new_database())
-    make_table(made, lag_ms=round(LAG_S * 1000))
-    yield made
-    made.dispose()
 
 
 def run(engine: sa.Engine, statement: str) -> None:

@@ -3,7 +3,7 @@
 import itertools
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import psycopg
@@ -14,20 +14,12 @@ import snowredis
 from snowredis.core.sql import fence
 from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
-from tests.readers.storm import LAYOUT, make_table
-from tests.readers.test_readers import LAG_S, id_of, insert, run
-from tests.support.databases import DatabaseServer
+from tests.readers.conftest import LAG_S
+from tests.readers.storm import LAYOUT
+from tests.readers.test_readers import id_of, insert, run
 
 # another epoch: the ids of this layout are lower
 LATER = snowredis.Layout(epoch_ms=LAYOUT.epoch_ms + 365 * 86_400_000)
-
-
-@pytest.fixture
-def engine(postgresql_server: DatabaseServer) -> Iterator[sa.Engine]:
-    made = sa.create_engine(postgresql_server.new_database())
-    make_table(made, lag_ms=round(LAG_S * 1000))
-    yield made
-    made.dispose()
 
 
 def fence_of(table: str, column: str = "id", *, lag_s: float = LAG_S, layout: snowredis.Layout = LAYOUT) -> str:

@@ -13,7 +13,7 @@ from tests.lab.interrupts.stage import Companion, Stage
 class Action:
     """One interruption: *run* is called at the point, *prepare* before the operation begins."""
 
-    run: Callable[[Stage], None]
+    run: Callable[[Stage], object]
     prepare: Callable[[Stage], None] | None = None
     forks: bool = False
 
@@ -39,14 +39,6 @@ def _back(stage: Stage) -> None:
 def _far_ahead(stage: Stage) -> None:
     stage.clock.step(60_000)
     _one_id(stage)
-
-
-def _later_in_silence(stage: Stage) -> None:
-    stage.clock.advance(1000)
-
-
-def _back_in_silence(stage: Stage) -> None:
-    stage.clock.step(-2000)
 
 
 def _twice_back(stage: Stage) -> None:
@@ -97,19 +89,6 @@ def thread(call: Callable[[Stage], None]) -> Callable[[Stage], None]:
     return lambda stage: stage.in_thread(call)
 
 
-def _fork(stage: Stage) -> None:
-    stage.fork()
-
-
-def _fork_parent_first(stage: Stage) -> None:
-    stage.fork(child_first=False)
-
-
-def _fork_in_c(stage: Stage) -> None:
-    """Fork in C, so that Python runs no hooks. The GIL is held, which the child could not get back otherwise."""
-    stage.fork(fork=ctypes.PyDLL(None).fork)
-
-
 def _id_then_fork(stage: Stage) -> None:
     stage.attempt(_one_id)
     stage.fork()
@@ -142,13 +121,14 @@ def _fork_with_an_earlier_hook(stage: Stage) -> None:
 
 ACTIONS: dict[str, Action] = {
     **{f"handler:{name}": Action(handler(call)) for name, call in CALLS.items()},
-    "clock:later": Action(_later_in_silence),
-    "clock:back": Action(_back_in_silence),
+    "clock:later": Action(lambda stage: stage.clock.advance(1000)),
+    "clock:back": Action(lambda stage: stage.clock.step(-2000)),
     "finalizer:next_id": Action(_collect),
     **{f"thread:{name}": Action(thread(call)) for name, call in CALLS.items()},
-    "fork": Action(_fork, forks=True),
-    "fork:parent_first": Action(_fork_parent_first, forks=True),
-    "fork:in_c": Action(_fork_in_c, forks=True),
+    "fork": Action(Stage.fork, forks=True),
+    "fork:parent_first": Action(lambda stage: stage.fork(child_first=False), forks=True),
+    # Python runs no hooks. The GIL is held, which the child could not get back otherwise
+    "fork:in_c": Action(lambda stage: stage.fork(fork=ctypes.PyDLL(None).fork), forks=True),
     "fork:id_before": Action(_id_then_fork, forks=True),
     "fork:id_after": Action(_fork_then_id, forks=True),
     "fork:id_in_next_tick": Action(_fork_then_later, forks=True),

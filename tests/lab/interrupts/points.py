@@ -36,7 +36,7 @@ class Points:
         calls_left: whether, after the last action, there was still a point at which CPython looks for signals.
     """
 
-    def __init__(self, actions: dict[int, Callable[[], None]], *, threading_too: bool = False) -> None:
+    def __init__(self, actions: dict[int, Callable[[], object]], *, threading_too: bool = False) -> None:
         self._actions = actions
         self._threading_too = threading_too
         self._traced: dict[CodeType, bool] = {}
