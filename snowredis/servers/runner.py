@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Redis adds this for the author of a script
-_PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
+_PLACE_IN_SCRIPT = re.compile(r" script: (?:[0-9a-f]{40}, )?on @user_script:\d+")
 # an error of a Sentinel in redis-py's list of them
 _SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")
 # the one reply that redis-py raises as an error of the connection

@@ -31,6 +31,7 @@ from snowredis.process.coroutines import OneThread, in_thread
 from snowredis.process.log import log
 from snowredis.settings import KIND, is_embedded, is_in_memory
 from snowredis.snowflake.generator import SnowflakeGenerator
+from snowredis.snowflake.upkeep.pace import AGAIN_S
 from snowredis.web.messages import HttpProblem, json_bytes, problem_of, seconds
 from snowredis.worker_pool import WorkerPool
 
@@ -45,7 +46,10 @@ SERVICE_LABEL = "snowredis serve"
 
 # after this time a claim continues in the background, and requests get 503
 START_LIMIT_S = 1.0
-CLAIM_AGAIN_S = 1.0
+# between two readings of what the first claim found
+_READ_EVERY_S = 0.02
+# a start ends with these
+_NO_START = (errors.PoolNotFound, errors.ConfigError, errors.LayoutError, errors.LayoutMismatch)
 # how long a request that gets no id waits for the reason
 _REASON_LIMIT_S = 0.5
 
@@ -175,8 +179,8 @@ class ServedPool:
         self._create = create or is_embedded(url) or is_in_memory(url)
         self._monitor: ServedMonitor | None = None
         self._ids: SnowflakeGenerator | None = None
-        # why there is no lease, and since when
-        self._problem: HttpProblem | None = None
+        # why the settings of the pool are not known; since when Redis refuses claims
+        self._failure: errors.SnowredisError | None = None
         self._refused_ms = 0
         self._task: asyncio.Task[None] | None = None
         self._batch_lock = asyncio.Lock()
@@ -186,47 +190,36 @@ class ServedPool:
     # --- start and stop ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Claim a worker id; after START_LIMIT_S, continue in the background.
+        """Claim a worker id; after START_LIMIT_S, the heartbeat continues in the background.
 
         Raises:
             PoolNotFound: there is no such pool, and it may not be created.
             ConfigError, LayoutError, LayoutMismatch: trying again would not help.
         """
-        self._task = asyncio.create_task(self._claim())
+        self._task = asyncio.create_task(self._open())
         done, _ = await asyncio.wait([self._task], timeout=START_LIMIT_S)
         if done:
             self._task.result()
         self._started = True
 
-    async def _claim(self) -> None:
-        while True:
+    async def _open(self) -> None:
+        """Connect as soon as the settings of the pool are known, and wait for the first claim of the heartbeat."""
+        while self._ids is None:
             try:
-                if self._ids is None:
-                    self._ids = await in_thread(self._connect)
-                await self._ids.aclaim()
-            except errors.PoolNotFound as error:
-                if not self._started:
-                    raise
-                # a person may create the pool later
-                self._report(HttpProblem(503, "PoolNotFound", str(error), seconds(CLAIM_AGAIN_S * 1000)))
-                await asyncio.sleep(CLAIM_AGAIN_S)
-            except (errors.ConfigError, errors.LayoutError, errors.LayoutMismatch) as error:
-                self._problem = problem_of(error)
-                log.critical("pool %s: no ids are served: %s", self.name, error)
-                raise
+                self._ids = await in_thread(self._connect)
             except errors.SnowredisError as error:
-                self._report(problem_of(error))
-                await asyncio.sleep(CLAIM_AGAIN_S)
-            else:
-                self._problem = None
-                return
-
-    def _report(self, problem: HttpProblem) -> None:
-        """Remember why there are no ids, and log it if it is new."""
-        if self._problem is None or self._problem.error != problem.error:
-            self._refused_ms = now_ms()
-            log.warning("pool %s: no worker id yet, trying again: %s", self.name, problem.detail)
-        self._problem = problem
+                # later, a person may create the pool, or correct it
+                if isinstance(error, _NO_START) and not self._started:
+                    raise
+                if type(self._failure) is not type(error):
+                    log.warning("pool %s: no ids are served yet: %s", self.name, error)
+                self._failure = error
+                await asyncio.sleep(AGAIN_S)
+        await in_thread(self._ids.claim_in_background)
+        while self._ids.lease is None and not self._started:
+            if isinstance(failure := self._ids.claim_failure, _NO_START):
+                raise failure
+            await asyncio.sleep(_READ_EVERY_S)
 
     def _connect(self) -> SnowflakeGenerator:
         stored: dict[str, Any] = {}
@@ -237,7 +230,7 @@ class ServedPool:
             # a new pool is created with the options alone
             if not self._create:
                 raise errors.PoolNotFound(self.name, self.monitor().where) from None
-        # a full pool is asked again by _claim(), and requests learn the reason at once
+        # a full pool is asked again by the heartbeat, and requests learn the reason at once
         defaults: dict[str, Any] = {"label": SERVICE_LABEL, "claim_timeout": 0.0}
         return connect(self._url, pool=self.name, **defaults | stored | self._options)
 
@@ -258,6 +251,12 @@ class ServedPool:
         """True if the generator can make ids now, whether Redis replies or not."""
         ids = self._ids
         return ids is not None and ids.clock_reading.now_ms < ids.lasts_until_ms
+
+    @property
+    def _problem(self) -> HttpProblem | None:
+        """Why there is no lease; None if there is one, or nothing is known yet."""
+        failure = self._failure if self._ids is None else self._ids.claim_failure
+        return None if failure is None else problem_of(failure)
 
     @property
     def layout(self) -> Layout | None:
@@ -283,9 +282,8 @@ class ServedPool:
             raise HttpProblem(503, "LayoutError", str(error)) from error
 
     def _generator(self) -> SnowflakeGenerator:
-        # with a lease, the problem is over; _claim() is about to notice it
-        if self._problem is not None and not self.ready:
-            raise self._problem
+        if not self.ready and (problem := self._problem) is not None:
+            raise problem
         if self._ids is None:
             raise HttpProblem(503, "NotReady", f"pool {self.name!r}: no worker id yet. Try again.", 1)
         return self._ids
@@ -295,8 +293,8 @@ class ServedPool:
         ids = self._ids
         if ids is not None and ids.clock_reading.now_ms >= ids.layout.end_ms:
             return HttpProblem(503, "LayoutError", f"pool {self.name!r}: the layout is at its end; no ids can be made")
-        if self._problem is not None:
-            return self._problem
+        if (problem := self._problem) is not None:
+            return problem
         try:
             async with asyncio.timeout(_REASON_LIMIT_S):
                 info = await self.answers.get("info", self.monitor().info)
@@ -327,9 +325,11 @@ class ServedPool:
 
     def _refusal(self) -> Refusal | None:
         """Return why Redis takes no claim or no renewal from here, though it may reply to readers."""
-        failure = self._ids.renewal_failure if self._ids is not None else None
-        if failure is None and self._problem is not None and self._problem.error == "StoreUnavailable":
-            failure = self._problem.detail, self._refused_ms
+        failure, problem = self._ids.renewal_failure if self._ids is not None else None, self._problem
+        if failure is None and problem is not None and problem.error == "StoreUnavailable":
+            self._refused_ms = self._refused_ms or now_ms()
+            return Refusal(problem.detail, self._refused_ms)
+        self._refused_ms = 0
         return failure and Refusal(*failure)
 
 
