@@ -137,7 +137,7 @@ class Routes:
         if "pool" in query:
             self.guard.check(request.scope)
         pools = self.pools.chosen(query)
-        problems = {pool.name: _DRAINING if is_draining else await pool.reason() for pool in pools
+        problems = {pool.name: _DRAINING if is_draining else pool.reason() for pool in pools
                     if is_draining or not pool.ready}  # fmt: skip
         states = {pool.name: _readiness(problems.get(pool.name)) for pool in pools} if known else {}
         if not problems:

@@ -31,7 +31,7 @@ from snowredis.process.coroutines import OneThread, in_thread
 from snowredis.process.log import log
 from snowredis.settings import KIND, is_embedded, is_in_memory
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.upkeep.pace import AGAIN_S
+from snowredis.snowflake.upkeep.pace import AGAIN_S, Asked
 from snowredis.web.messages import HttpProblem, json_bytes, problem_of, seconds
 from snowredis.worker_pool import WorkerPool
 
@@ -50,8 +50,6 @@ START_LIMIT_S = 1.0
 _READ_EVERY_S = 0.02
 # a start ends with these
 _NO_START = (errors.PoolNotFound, errors.ConfigError, errors.LayoutError, errors.LayoutMismatch)
-# how long a request that gets no id waits for the reason
-_REASON_LIMIT_S = 0.5
 
 
 # --- what is read once for all -------------------------------------------------------------------------
@@ -254,8 +252,8 @@ class ServedPool:
 
     @property
     def _problem(self) -> HttpProblem | None:
-        """Why there is no lease; None if there is one, or nothing is known yet."""
-        failure = self._failure if self._ids is None else self._ids.claim_failure
+        """Why the last heartbeat, or the one before a lease, failed; None if it did not, or nothing is known yet."""
+        failure = self._failure if self._ids is None else self._ids._lifecycle.pace.failure(Asked.BEAT)
         return None if failure is None else problem_of(failure)
 
     @property
@@ -276,7 +274,7 @@ class ServedPool:
                 async with self._batch_lock:
                     return await ids.anext_ids(count)
         except TimeoutError:
-            raise await self.reason() from None
+            raise self.reason() from None
         except errors.LayoutError as error:
             # the request was right: the layout is at its end
             raise HttpProblem(503, "LayoutError", str(error)) from error
@@ -288,31 +286,24 @@ class ServedPool:
             raise HttpProblem(503, "NotReady", f"pool {self.name!r}: no worker id yet. Try again.", 1)
         return self._ids
 
-    async def reason(self) -> HttpProblem:
-        """Return why there are no ids, with a true Retry-After. At most one look at Redis a second."""
-        ids = self._ids
+    def reason(self) -> HttpProblem:
+        """Return why there are no ids, with a true Retry-After, as far as the generator knows it."""
+        ids, pool = self._ids, f"pool {self.name!r}"
         if ids is not None and ids.clock_reading.now_ms >= ids.layout.end_ms:
-            return HttpProblem(503, "LayoutError", f"pool {self.name!r}: the layout is at its end; no ids can be made")
+            return HttpProblem(503, "LayoutError", f"{pool}: the layout is at its end; no ids can be made")
+        if self.ready:
+            return HttpProblem(503, "NotReady", f"{pool}: no id within {self._wait_s:g} s. Try again.", 1)
         if (problem := self._problem) is not None:
             return problem
-        try:
-            async with asyncio.timeout(_REASON_LIMIT_S):
-                info = await self.answers.get("info", self.monitor().info)
-        except TimeoutError:
-            return problem_of(errors.StoreUnavailable(self.monitor().where, "it does not respond"))
-        except errors.SnowredisError as error:
-            return problem_of(error)
-        wait_ms = info.floor_ms - info.now_ms
-        if wait_ms > 0 and not self.ready:
+        wait_ms = 0 if ids is None else ids._lease_manager.view.floor_ms - ids.clock_reading.now_ms
+        if wait_ms > 0:
             detail = (
-                f"pool {self.name!r} is new, or Redis may have forgotten some of it: new workers wait "
-                f"{wait_ms / 1000:.1f} s more, so that no id is repeated."
+                f"{pool} is new, or Redis may have forgotten some of it: new workers wait {wait_ms / 1000:.1f} s more, "
+                "so that no id is repeated."
             )
             return HttpProblem(503, "FloorWait", detail, seconds(wait_ms))
-        if not self.ready:
-            why = "it has no lease, or its clock is past what Redis reserved"
-            return HttpProblem(503, "NotReady", f"pool {self.name!r}: this process can make no ids now: {why}", 1)
-        return HttpProblem(503, "NotReady", f"pool {self.name!r}: no id within {self._wait_s:g} s. Try again.", 1)
+        why = "it has no lease, or its clock is past what Redis reserved"
+        return HttpProblem(503, "NotReady", f"{pool}: this process can make no ids now: {why}", 1)
 
     # --- lookups -----------------------------------------------------------------------------------
 
