@@ -71,7 +71,7 @@ class Event:
     @property
     def process(self) -> tuple[object, ...]:
         """Values that are equal in two events of the same process on the same worker id."""
-        return self.worker, *self.owner.name
+        return self.worker, *self.owner.process
 
     def lease(self, state: State) -> Lease:
         """Return the lease that ended with this event."""

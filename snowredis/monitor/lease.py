@@ -50,11 +50,6 @@ class Owner(NamedTuple):
         return self.host, self.pid, self.generator.partition("-")[0]
 
     @property
-    def name(self) -> tuple[str, int, str]:
-        """Host, pid and label: what is equal in all that is stored of the process."""
-        return self[:3]
-
-    @property
     def text(self) -> str:
         """Host, pid and label for people; untrusted text."""
         return f"{self.host}:{self.pid}{f' ({self.label})' if self.label else ''}"

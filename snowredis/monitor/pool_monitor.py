@@ -282,12 +282,12 @@ def with_history(state: Snapshot, events: Sequence[Event], claims: Sequence[Clai
 
     def has_left(each: Lease) -> bool:
         """Return whether the process claimed, or lost the lease, after its last heartbeat: its record only stays."""
-        loss = lost.get((each.worker, *each.owner.name))
+        loss = lost.get((each.worker, *each.owner.process))
         seen_ms = max(loss.at_ms if loss else 0, claimed_ms.get(each.owner.generator, 0))
         return seen_ms > each.renewed_ms
 
     def is_over(each: Lease) -> bool:
-        is_counted = each.state != "died" and (each.worker, *each.owner.name, each.claimed_ms) in found
+        is_counted = each.state != "died" and (each.worker, *each.owner.process, each.claimed_ms) in found
         is_back = each.state != "died" and (each.worker, each.end_ms) in returned
         return not (is_counted or is_back or has_left(each))
 

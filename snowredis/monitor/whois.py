@@ -177,7 +177,7 @@ def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
 def _begins(event: Event, maker: _Maker | None, lane: int) -> _Maker | None:
     """Return the holder that *event* shows if it is not the lease of *maker*, the one before."""
     is_claim = event.kind == EventKind.CLAIMED
-    if not is_claim and maker is not None and event.owner.name == maker.event.owner.name:
+    if not is_claim and maker is not None and event.owner.process == maker.event.owner.process:
         return None
     lanes = event.lanes_ms if is_claim and event.lanes_ms else (event.from_ms,)
     begins_ms = max(lanes[lane] if lane < len(lanes) else lanes[0], event.owner.taken_ms)
@@ -198,7 +198,9 @@ def _verdict(
     """Return the verdict. *now*: the present record of the worker id; *end*: how the lease of *maker* ended."""
     now_until_ms = 0 if now is None else now.until_ms if is_ordinary else max(now.until_ms, now.outage_until_ms)
     if now is not None and now.state != "released":
-        is_other = maker is None or (0 < now.owner.taken_ms <= tick_ms and now.owner.name != maker.event.owner.name)
+        is_other = maker is None or (
+            0 < now.owner.taken_ms <= tick_ms and now.owner.process != maker.event.owner.process
+        )
         if is_other and max(now.from_ms, now.owner.taken_ms) <= tick_ms < now_until_ms:
             return now, "probable", "it has the worker id now; its claim is not among the events"
     if maker is None:
@@ -212,7 +214,7 @@ def _verdict(
         outage_ms = max(end.outage_until_ms, event.outage_until_ms if end.kind == EventKind.EXPIRED else 0)
         until_ms = end.until_ms if is_ordinary else max(end.until_ms, outage_ms)
         lease = end.lease(_ENDS[end.kind])
-    elif now is not None and now.owner.name == event.owner.name:
+    elif now is not None and now.owner.process == event.owner.process:
         lease, until_ms = now, now_until_ms
     if tick_ms >= until_ms:
         return None, "unknown", doubt or _NOBODY

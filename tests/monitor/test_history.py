@@ -291,3 +291,14 @@ def test_a_lease_that_was_taken_over_before_it_ended_is_known_from_the_record() 
     # the same process, which goes on
     same = now._replace(owner=Owner("anna", 4))
     assert asked([BORN, begun], 1_120_000, past=replace(past, records={7: same})) == ("certain", "anna")
+
+
+def test_a_process_of_a_container_with_equal_host_and_pid_is_another_one() -> None:
+    def of(container: str, one: Event) -> Event:
+        return replace(one, owner=one.owner._replace(generator=f"{container}-1"))
+
+    # its claim is not among the events
+    other = event(EventKind.CLOCK_BACK, 1_160_000, 7, "web", 1_150_000, 1_190_000)
+    events = [BORN, of("aa", claimed(1_100_000, "web", 1_100_000)), of("bb", other)]
+    makers = [found(events, tick_ms).maker for tick_ms in (1_120_000, 1_155_000)]
+    assert [maker and maker.owner.generator for maker in makers] == ["aa-1", "bb-1"]
