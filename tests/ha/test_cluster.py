@@ -98,17 +98,24 @@ def test_a_node_that_serves_no_slots_any_more_is_left(
             ids.next_id()
 
 
-def test_a_living_holder_goes_on_through_a_failover_of_its_node(slots: Cluster, new_pool: Callable[..., str]) -> None:
+def test_a_living_holder_and_a_view_go_on_through_a_failover_of_its_node(
+    slots: Cluster, new_pool: Callable[..., str]
+) -> None:
     # the last test of this module: the node does not come back
     name = new_pool(slots.url, name=name_on(0, "failing"), **CONSTANTS)
     # the node of this pool has one replica
     options = SETTINGS | {"pool": name, "min_replicas": "all"}
     with snowredis.connect(slots.url, **options) as ids:
         ids.next_id()
-    with Maker(snowredis.connect(slots.url, pool=name, **SETTINGS)) as holder:
+    with (
+        contextlib.closing(snowredis.WorkerPool(slots.url, name)) as seen,
+        Maker(snowredis.connect(slots.url, pool=name, **SETTINGS)) as holder,
+    ):
         before = holder.lease
+        assert seen.read().error is None
         slots.nodes[0].kill()
         eventually(lambda: slots.nodes[3].info("replication")["role"] == "master", "a failover")
+        eventually(lambda: seen.read().error is None, "a reading from the node that took over")
         holder.wait_for_adoption(before)
     assert not holder.errors
     assert_no_id_twice(holder.ids)
