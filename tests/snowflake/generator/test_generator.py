@@ -208,17 +208,6 @@ def test_a_small_step_back_is_waited_out(pool: MemoryPool, clock: ManualClock, c
     assert ids.decode(second).backup == 0
 
 
-def test_when_nothing_fits_the_distance_is_named(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect(layout=Layout(worker_bits=0, backup_bits=0))
-    ids.next_id()
-    clock.step(-5_000)
-    with pytest.raises(snowredis.ClockMovedBack) as caught:
-        ids.next_id()
-    assert 4_990 <= caught.value.behind_ms <= 5_000
-    clock.advance(5_001)
-    assert ids.next_id() > 0
-
-
 def test_a_clock_that_catches_up_again_stays_in_its_namespace(pool: MemoryPool, clock: ManualClock) -> None:
     ids = pool.connect()
     ids.claim()
@@ -233,17 +222,6 @@ def test_a_clock_that_catches_up_again_stays_in_its_namespace(pool: MemoryPool, 
     assert len(set(made)) == len(made)
 
 
-def test_a_clock_that_jumps_far_ahead_is_starved_and_recovers(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect()
-    before = ids.next_id()
-    clock.step(3_600_000)
-    with pytest.raises(snowredis.ClockSkewed) as caught:
-        ids.next_id()
-    assert caught.value.offset_ms == pytest.approx(3_600_000, abs=100)
-    clock.step(-3_600_000)
-    assert ids.next_id() > before
-
-
 def test_a_clock_behind_redis_is_harmless(pool: MemoryPool, clock: ManualClock) -> None:
     pool.connect().claim()
     clock.advance(HOUR_MS)
@@ -254,30 +232,30 @@ def test_a_clock_behind_redis_is_harmless(pool: MemoryPool, clock: ManualClock) 
     assert ids.next_id() > 0
 
 
-def test_a_clock_before_the_epoch_is_refused(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect(layout=Layout(epoch_ms=clock.server_time_ms() + HOUR_MS))
-    with pytest.raises(snowredis.LayoutError, match="before the layout's epoch"):
-        ids.next_id()
-
-
 @pytest.mark.parametrize(
-    ("options", "step_ms"),
-    [({"clock_policy": "wait"}, -HOUR_MS), ({}, -24 * 365 * HOUR_MS * 3), ({}, HOUR_MS)],
+    ("options", "step_ms", "message"),
+    [
+        ({"clock_policy": "wait"}, -HOUR_MS, r"is 3(599|600)\d{3} ms behind the newest id"),
+        ({}, -24 * 365 * HOUR_MS * 3, "before the layout's epoch"),
+        ({}, HOUR_MS, r"is 3(599|600)\d{3} ms ahead of the clock of Redis"),
+    ],
     ids=["behind", "before the epoch", "ahead"],
 )
-def test_a_process_whose_clock_allows_no_id_is_not_ready(
-    pool: MemoryPool, clock: ManualClock, options: dict[str, Any], step_ms: int
+def test_a_process_whose_clock_allows_no_id_is_not_ready_says_how_far_it_is_off_and_recovers(
+    pool: MemoryPool, clock: ManualClock, options: dict[str, Any], step_ms: int, message: str
 ) -> None:
     ids = pool.connect(**options)
     ready = [ids.ready]
-    ids.next_id()
+    before = ids.next_id()
     for passed_ms in (0, step_ms, -step_ms):
         clock.step(passed_ms)
         ready.append(ids.ready)
     assert ready == [False, True, False, True]
     clock.step(step_ms)
-    with pytest.raises(snowredis.SnowredisError):
+    with pytest.raises(snowredis.SnowredisError, match=message):
         ids.next_id()
+    clock.step(-step_ms)
+    assert ids.next_id() > before
 
 
 def test_a_process_that_has_to_claim_another_worker_id_is_ready_until_that_is_refused(
@@ -288,7 +266,7 @@ def test_a_process_that_has_to_claim_another_worker_id_is_ready_until_that_is_re
         each.next_id()
     clock.step(-HOUR_MS)
     ready = [ids.ready]
-    with pytest.raises(ClockMovedBack):
+    with pytest.raises(ClockMovedBack, match=r"is 3(599|600)\d{3} ms behind the newest id"):
         ids.next_id()
     # it may be available after some time
     for passed_ms in (0, 30_000):
