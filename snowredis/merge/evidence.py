@@ -222,8 +222,7 @@ class Evidence:
                 if reach > 0:
                     ends, fills = _fit(sets, ids, reach)
                     found.append(Lead(where, nearness(name, where), ends, fills, reach))
-        rank = {lead: (lead.near, lead.where[1] != ROWID, lead.fills, lead.reach) for lead in found}
-        return sorted(found, key=lambda lead: rank[lead], reverse=True)
+        return sorted(found, key=lambda lead: (lead.near, lead.where[1] != ROWID, *lead[3:]), reverse=True)
 
     @cached_property
     def leads_of(self) -> dict[Where, list[Lead]]:
@@ -267,19 +266,12 @@ class Evidence:
         """Return columns of ids that one generator may number: their ranges touch, and no number is in two of them."""
         groups: list[dict[Where, tuple[Ids, Ids]]] = []
         for where, ids in self.ids.items():
-            if where[1] == ROWID or min(each.count for each in ids) < _FEW or ids[0].rule == "flake":
-                continue
-            for group in groups:
-                sides = list(zip(ids, zip(*group.values(), strict=True), strict=True))
-                if all(
-                    all(mine.values.isdisjoint(its.values) for its in others)
-                    and any(_touch(mine, its) for its in others)
-                    for mine, others in sides
-                ):
-                    group[where] = ids
-                    break
-            else:
-                groups.append({where: ids})
+            if where[1] != ROWID and min(each.count for each in ids) >= _FEW and ids[0].rule != "flake":
+                group = next(
+                    (each for each in groups if all(map(_continue, ids, zip(*each.values(), strict=True)))), {}
+                )
+                groups += [group] * (not group)
+                group[where] = ids
         return [list(group) for group in groups if len(group) > 1]
 
     # --- ids in a part of the values ---------------------------------------------------------------
@@ -413,9 +405,11 @@ def _letters(row: Sequence[Any]) -> str:
     return re.sub("[^a-z]", "", "".join(filter(str.isascii, map(str, row))).lower())
 
 
-def _touch(mine: Ids, its: Ids) -> bool:
-    gap = LARGE // 10 if min(mine.low, its.low) > LARGE else 1
-    return mine.low <= its.high + gap and its.low <= mine.high + gap
+def _continue(mine: Ids, others: Sequence[Ids]) -> bool:
+    """Return whether ids are none of others, and touch the range of some."""
+    gaps = ((its, LARGE // 10 if min(mine.low, its.low) > LARGE else 1) for its in others)
+    is_near = any(mine.low <= its.high + gap and its.low <= mine.high + gap for its, gap in gaps)
+    return is_near and all(mine.values.isdisjoint(its.values) for its in others)
 
 
 def _are_ids(pairs: Sequence[tuple[bool, int]], highest: int) -> bool:

@@ -240,9 +240,8 @@ class _Run:
 
         def is_sure(key: ForeignKey) -> bool:
             its, move = self.map.tables[key.parent], self.map.move
-            ends = {move(name, each).rule for each in key.columns} | {
-                move(key.parent, each).rule for each in key.parents
-            }
+            wheres = [*((name, each) for each in key.columns), *((key.parent, each) for each in key.parents)]
+            ends = {move(*where).rule for where in wheres}
             return its.rows == "copy" and not its.match and "sql" not in ends
 
         keys = self.first.tables[name].foreign_keys
@@ -262,16 +261,12 @@ class _Run:
         key = self.translation.first_key(name)
         values = [*(value(name, column) for column in tops), *(first.text(value(name, column)) for column in key)]
         for row in self.second.rows(f"SELECT {', '.join(values)} FROM {self.second.tables[name].sql} y"):
-            same = [
-                f"{first.text(first.quote(column))} = {first.literal(str(each))}"
-                for column, each in zip(key, row[len(tops) :], strict=True)
-            ]
-            for column, number in zip(tops, row, strict=False):
-                if number is not None:
-                    where = " AND ".join([*same, f"{first.quote(column)} < {int(number)}"])
-                    first.run(
-                        f"UPDATE {first.tables[name].sql} SET {first.quote(column)} = {int(number)} WHERE {where}"
-                    )
+            pairs = zip(map(first.quote, key), row[len(tops) :], strict=True)
+            same = [f"{first.text(column)} = {first.literal(str(each))}" for column, each in pairs]
+            numbers = zip(map(first.quote, tops), row, strict=False)
+            for column, number in ((column, int(number)) for column, number in numbers if number is not None):
+                where = " AND ".join([*same, f"{column} < {number}"])
+                first.run(f"UPDATE {first.tables[name].sql} SET {column} = {number} WHERE {where}")
 
     # --- proof -------------------------------------------------------------------------------------
 
@@ -288,11 +283,9 @@ class _Run:
             if name in self.names:
                 _, came, hashed = self._hash(name, of_second=True)
                 count, *now = self._hash(name, came=before.moved.format("y"))
-                if now != [before.rows + came, before.hashed + hashed]:
-                    wrong.append(
-                        f"[{name}] the rows that came are not those that the rules make of the second database"
-                    )
-                wrong += self._lost(name)
+                is_right = now == [before.rows + came, before.hashed + hashed]
+                text = f"[{name}] the rows that came are not those that the rules make of the second database"
+                wrong += [*([text] * (not is_right)), *self._lost(name)]
                 self.progress.add(1)
             else:
                 count = self.first.count(table.sql)
@@ -313,15 +306,9 @@ class _Run:
         tops, translation = self.map.tables[name].lists.get("top", []), self.translation
         names = [column for column in translation.columns(name) if column not in tops]
         columns = [self.first.tables[name].columns[column] for column in names]
-        if of_second:
-            database, values, rows = (
-                self.second,
-                [translation.value(name, each) for each in names],
-                translation.rows(name),
-            )
-        else:
-            database, values = self.first, list(map(translation.column, names))
-            rows = f"FROM {self.first.tables[name].sql} y"
+        database = self.second if of_second else self.first
+        values = [translation.value(name, each) if of_second else translation.column(each) for each in names]
+        rows = translation.rows(name) if of_second else f"FROM {self.first.tables[name].sql} y"
         hashed, one = database.row_hash(columns, values) if columns else "0", "1"
         if came:
             hashed, one = f"CASE WHEN {came} THEN {hashed} END", f"CASE WHEN {came} THEN 1 END"

@@ -12,6 +12,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from snowredis.errors import shown
@@ -209,9 +210,7 @@ class Translation:
                         own |= found
         used, new = made[0] | made[1], dict[str, str]()
         for an_id in sorted(own & made[0]):
-            other = an_id + 1
-            while other in used:
-                other += 1
+            other = next(number for number in count(an_id + 1) if number not in used)
             used.add(other)
             new[str(an_id)] = str(other)
         self._store(_LAYOUT, new)
@@ -226,16 +225,11 @@ class Translation:
                 return
             for name in ready:
                 waiting.remove(name)
-                key = str(self.map.ids[name])
-                text = self.text(name, key)
-                pairs: dict[str, str] = {}
+                key, pairs = str(self.map.ids[name]), dict[str, str]()
+                text, match = self.text(name, key), self.map.tables[name].match
                 # by a right match a row is one row of the first: of a wrong one, not all pairs are read
-                most = self.count(name)
-                found = self.shared_keys(name, self.map.tables[name].match, text, key, compares=True, most=most + 1)
-                several = dict[str, None]()
-                for old, _, new in found:
-                    if pairs.setdefault(old, str(new)) != str(new):
-                        several[old] = None
+                found = self.shared_keys(name, match, text, key, compares=True, most=self.count(name) + 1)
+                several = dict.fromkeys(old for old, _, new in found if pairs.setdefault(old, str(new)) != str(new))
                 if several:
                     which = f"such as those with {key} {', '.join(list(several)[:_FEW])}"
                     yield f"[{name}] match: rows of the second are each several of the first, {which}: add a column"
