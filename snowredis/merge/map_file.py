@@ -67,8 +67,9 @@ class Move(NamedTuple):
 
     def written(self, column: str) -> str:
         """Return what a map says of a column that moves so."""
-        own = f', own.{column} = "{self.by}"' if self.rule == "id" and self.by else ""
-        return f'of.{column} = "{self.by}"' if self.rule == "of" else f'{self.rule} = ["{column}"]{own}'
+        text = {"of": self.by, "sql": "…"}.get(self.rule)
+        own = f', own.{column} = "{self.by}"' if self.by else ""
+        return f'{self.rule}.{column} = "{text}"' if text else f'{self.rule} = ["{column}"]{own}'
 
 
 _KEPT = Move("keep")

@@ -103,23 +103,16 @@ def layout_ids(
     given = {"datacenter": datacenters, "worker": workers}
     ranges = [FieldRange(ID_BITS - layout.timestamp_shift, first, last)]
     for name, bits in layout.fields[1:]:
-        low, high = _checked(name, given.get(name), bits, layout)
+        maximum = (1 << bits) - 1
+        low, high = given.get(name) or (0, maximum)
+        if not 0 <= low <= high <= maximum:
+            raise ConfigError(
+                f"{name} {low}-{high} is not a range within 0-{maximum}, which is what the layout {layout} has. "
+                f"Nothing was decided; give the lowest {name} in use, then the highest."
+            )
         if bits:
             ranges.append(FieldRange(bits, low, high))
     return IdSet(tuple(ranges), layout)
-
-
-def _checked(name: str, given: Range | None, bits: int, layout: Layout) -> Range:
-    maximum = (1 << bits) - 1
-    if given is None:
-        return 0, maximum
-    low, high = given
-    if not 0 <= low <= high <= maximum:
-        raise ConfigError(
-            f"{name} {low}-{high} is not a range within 0-{maximum}, which is what the layout {layout} has. "
-            f"Nothing was decided; give the lowest {name} in use, then the highest."
-        )
-    return low, high
 
 
 # --- what two sets have in common ------------------------------------------------------------------------

@@ -102,6 +102,11 @@ CARELESS = {
     'rank_id is in id, and ids of ranks.id, which moves otherwise: write id = ["rank_id"], own.rank_id = "ranks"': [
         ('\nown.rank_id = "ranks"', "")
     ],
+    'owner_id is in id, and ids of characters.id, which moves otherwise: write sql.owner_id = "…"': [
+        ('id = ["id", "partner", "guild_id"]', 'id = ["partner", "guild_id"]\nsql.id = "id + :offset"'),
+        ('sql.owner_id = "CASE WHEN place = \'SHOP\' THEN owner_id ELSE owner_id + :offset END"', 'id = ["id", "owner_id"]'),
+        ('[items]\nrows = "copy"\nid = ["id"]', '[items]\nrows = "copy"'),
+    ],
     'id is in flake, and key: move it to id': [('id = ["id"]\nown.id = "ranks"', 'flake = ["id"]'), (OWN, OWN.partition("\n")[0])],
     "next_id is in id, and the next number of items.id (top), or an amount?: move it to top": [('top = [', "id = [")],
     "skipped: 19 rows of houses": [],
