@@ -80,7 +80,8 @@ class SnowflakeGenerator(FastPath):
             clock=clock,
             guard=guard,
             rules=rules or ClockRules(),
-            random=random.Random(random_bytes(8)),
+            # an int as the seed: for bytes, Python 3.13 imports a module
+            random=random.Random(int.from_bytes(random_bytes(8))),
             counts=counts,
             clock_backs=ClockBackLog(store.config.name, counts),
             refusals=RefusalLog(store.config.name, clock.monotonic, store.config.ttl_ms / 1000),
@@ -388,7 +389,7 @@ class SnowflakeGenerator(FastPath):
         self._lease_manager.after_fork()
         self._lock = threading.RLock()
         self._allocator.after_fork()
-        self._context.random.seed(self._random_bytes(8))
+        self._context.random.seed(int.from_bytes(self._random_bytes(8)))
         self._lifecycle.after_fork()
         self._slow_path.after_fork()
 
