@@ -103,8 +103,10 @@ class Checker:
         # no promise for ticks that begin before this, in outage lanes and in others
         self.lifted_until_ms = self.lifted_outage_until_ms = 0
         self.made: dict[str, int] = {}
-        # claims that were under way in a process when it was doubled
+        # claims that were under way in a process when it was doubled; those that one clone released, before the other
+        # one had the reply
         self._shared_tokens: set[str] = set()
+        self._given_back: set[str] = set()
 
     def fail(self, what: str) -> None:
         at_s = (self._world.now_us - START_US) / 1e6
@@ -356,6 +358,8 @@ class Checker:
             self.claims[held.token, lease.worker] = claim
             self._by_worker.setdefault(lease.worker, []).append(claim)
             process.claims.append(claim)
+            if held.token in self._given_back:
+                claim.clone()
         for other in self._by_worker[lease.worker]:
             if other is not claim and other.layout == claim.layout:
                 self._compare(claim, other)
@@ -376,6 +380,8 @@ class Checker:
     def released(self, process: Process, held: HeldLease, opened: str) -> None:
         """Record a release: the holder is sealed and has reported which lanes it opened; it uses none any more."""
         claim = self.claims.get((held.token, held.lease.worker))
+        if claim is None and held.token in self._shared_tokens:
+            self._given_back.add(held.token)
         # the last is what the slower of two clones tries: nothing is released
         granted = self._granted_to(process, held)
         if claim is not None and granted is not None and granted.until[0] >= claim.until[0]:
