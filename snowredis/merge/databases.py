@@ -409,7 +409,8 @@ def nearness(name: str, where: tuple[str, str]) -> int:
         return 0
     if mine == table or (len(table) > 2 and mine.endswith(table)):
         return 3
-    return 2 if len(mine) > 2 and mine in table else int(bool(its) and mine.endswith(its))
+    is_part = mine in table if len(mine) > 2 else table.startswith(mine)
+    return 2 if is_part else int(bool(its) and mine.endswith(its))
 
 
 def is_named_after(name: str, table: str) -> bool:

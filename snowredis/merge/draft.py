@@ -27,11 +27,6 @@ from snowredis.merge.databases import (
 from snowredis.merge.evidence import LARGE, Evidence, Lead, Where, share_of, whole
 from snowredis.merge.map_file import UNDECIDED, Map, TableMap, families, family_of
 
-# tables of migration tools: each database has its own
-_TOOLS = ("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata", "flyway_schema_history")
-# how much of the rows of a table must be the same in both databases
-_MOST = 0.9
-
 
 class Guess(NamedTuple):
     """Guess of the rule of a column.
@@ -209,6 +204,17 @@ class Case:
         """The likeliest of them whose ids move."""
         return next((lead for lead in self._leads if lead.where[0] not in self.tables.fixed), None)
 
+    def typed(self) -> Guess | None:
+        """Judge a column beside one that names the tables of its ids, as item_type does of item_id."""
+        found = self.evidence.named_tables(*self.where) if self.is_named and self.size else None
+        if not found:
+            return None
+        kind, names, are_all = found
+        keys = [where for where in self.evidence.ids if where[0] in names and where[1] != ROWID]
+        rules = {"keep" if key[0] in self.tables.fixed else self._like(Lead(key)).rule for key in keys}
+        rule = rules.pop() if are_all and len(rules) == 1 and "of" not in rules else "sql"
+        return Guess(rule, f"ids of {', '.join(sorted(names))}, as {kind} says")
+
     def key(self) -> Guess | None:
         """Judge a key by itself, and an id of the table within its key."""
         mine, its, best = stem(self.name), stem(self.table.name), self._best
@@ -318,7 +324,7 @@ class Case:
 
 _DETECTORS: tuple[Callable[[Case], Guess | None], ...] = (
     *(Case.of_the_catalog, Case.inside, Case.counted),
-    *(Case.key, Case.named, Case.filling, Case.partly, Case.top, Case.elsewhere),
+    *(Case.typed, Case.key, Case.named, Case.filling, Case.partly, Case.top, Case.elsewhere),
 )
 
 
@@ -378,10 +384,6 @@ class Draft:
     def judge_rows(self, table: Table) -> str:
         """Return the word for the rows of a table, and note which tables are in both databases."""
         (first, second), notes = self.evidence.samples[table.name], self.notes[table.name]
-        if table.name in _TOOLS:
-            notes.append("of a migration tool: each database has its own")
-            self.tables.fixed.add(table.name)
-            return "skip"
         notes += ["no rows in the second database"] * (not second.rows)
         same = len(set(map(repr, first.rows)) & set(map(repr, second.rows)))
         if same >= max(2, 0.5 * min(len(first.rows), len(second.rows))):
@@ -406,7 +408,7 @@ class Draft:
         contents = {tuple(row[second.at[name]] for name in content) for row in second.rows}
         is_counted = any(self.evidence.numbers_rows(table, column) for column in table.columns.values())
         differ = len(mine & its) - same
-        is_most = same >= _MOST * max(len(first.rows), len(second.rows))
+        is_most = same >= 0.9 * max(len(first.rows), len(second.rows))
         # ids in a key look the same in both, too
         leads = [lead for key in keys for lead in self.evidence.leads_of[table.name, key][:1] if lead.near == 3]
         are_ids = any(lead.where[0] not in (table.name, *self.tables.fixed) for lead in leads) or any(

@@ -94,10 +94,10 @@ class Lead(NamedTuple):
     """
 
     where: Where
-    near: int
-    ends: bool
-    fills: bool
-    reach: float
+    near: int = 0
+    ends: bool = False
+    fills: bool = False
+    reach: float = 0.0
 
     def __str__(self) -> str:
         return ".".join(self.where)
@@ -245,10 +245,8 @@ class Evidence:
         for where, ids in self.ids.items():
             name = stem(where[0])
             tops = [[top for text, top in side if not side[1:] or (len(name) > 2 and name in text)] for side in rows]
-            pairs = [(its, top) for its, some in zip(ids, tops, strict=True) for top in some]
-            are_next = (
-                isinstance(top, int) and its.count > 1 and its.high <= top <= its.high * 2 for its, top in pairs
-            )
+            pairs = [(its.high * (its.count > 1), top) for its, some in zip(ids, tops, strict=True) for top in some]
+            are_next = (isinstance(top, int) and 0 < high <= top <= high * 2 for high, top in pairs)
             if where[0] != table.name and all(tops) and all(are_next):
                 return where
         return None
@@ -313,6 +311,19 @@ class Evidence:
                 for lead in self.leads(sets, but=(table, column))[:1]:
                     if lead.fills:
                         return place, lead, example[place]
+        return None
+
+    def named_tables(self, table: str, column: str) -> tuple[str, set[str], bool] | None:
+        """Return the column that says of which tables ids of another one are, the tables, and if it names no others."""
+        start = re.escape(re.sub("_?id$", "", column.lower()))
+        for known in (known for known in self.tables[table].written if known.kind == "text"):
+            match = re.fullmatch(f"({start}_?)?(type|kind|class|model|table)", known.name.lower())
+            values = {str(each) for sample in self.samples[table] for each in sample.values(known.name) if each}
+            names = {stem(re.split(r"[^A-Za-z0-9_]", value)[-1]) for value in values} if match else set()
+            found = {name for name in self.tables if stem(name) in names}
+            are_all = len({stem(name) for name in found}) == len(names)
+            if match and found and (match[1] or (are_all and len(found) > 1)):
+                return known.name, found, are_all
         return None
 
     def by_kind(self, table: str, column: str) -> tuple[str, list[Any]] | None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from snowredis.errors import shown
+from snowredis.errors import count, shown
 from snowredis.merge import MergeError
 from snowredis.merge.databases import HEAD, ROWID, ForeignKey, Table, TableColumn, Tables, checksum, obstacles
 
@@ -176,8 +176,7 @@ def load_map(path: Path) -> Map:
             lists = {word: said[word] for word in _LISTS if word in said}
             texts = {word: said[word] for word in _TEXTS if word in said}
             tables[name] = TableMap(said.get("rows", ""), lists, texts)
-    if problems:
-        raise refusal(problems)
+    refuse(problems)
     return Map(head, tables, hashlib.blake2b(data, digest_size=8).hexdigest())
 
 
@@ -193,10 +192,10 @@ def _malformed(said: Mapping[str, object]) -> Iterator[str]:
             yield f"{word} is no word of a map: its words are rows, {', '.join((*_LISTS, *_TEXTS))}"
 
 
-def refusal(problems: Sequence[str]) -> MergeError:
-    """Return the error for a merge that is refused before its first row."""
-    count = "1 refusal" if len(problems) == 1 else f"{len(problems)} refusals"
-    return MergeError(f"{count}. Nothing was written", problems)
+def refuse(problems: Sequence[str]) -> None:
+    """Refuse a merge before its first row, if there are problems."""
+    if problems:
+        raise MergeError(f"{count(len(problems), 'refusal')}. Nothing was written", problems)
 
 
 # --- what the map alone can be wrong in ------------------------------------------------------------------
@@ -343,11 +342,12 @@ def families(columns: Iterable[str]) -> list[str]:
 
 def undecided(the_map: Map) -> int:
     """Return how many things of a map are open, a family of columns as one."""
-    count = 0
-    for said in the_map.tables.values():
-        count += len(families(said.lists.get("ask", []))) + (said.rows == UNDECIDED)
-        count += list(said.texts.get("taken", {}).values()).count(UNDECIDED)
-    return count
+    tables = the_map.tables.values()
+    texts = [
+        *(said.rows for said in tables),
+        *(text for said in tables for text in said.texts.get("taken", {}).values()),
+    ]
+    return texts.count(UNDECIDED) + sum(len(families(said.lists.get("ask", []))) for said in tables)
 
 
 def _quoted(text: str) -> str:

@@ -25,7 +25,7 @@ from snowredis.merge.databases import MARK, ForeignKey, Progress, database_error
 from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Draft, Tables
 from snowredis.merge.evidence import Evidence
-from snowredis.merge.map_file import families, load_map, problems_of, refusal
+from snowredis.merge.map_file import families, load_map, problems_of, refuse
 from snowredis.merge.translation import Translation, choose_offsets, clashes, unfit_values
 
 _MARK_TABLE = (
@@ -101,9 +101,7 @@ def merge(
                     f"another process merges into {url_of(engine)}. Nothing was changed by this one; wait for the "
                     "other, or stop it, and run the same command again."
                 )
-            problems = list(problems_of(the_map, first.tables, second.tables, first.kind))
-            if problems:
-                raise refusal(problems)
+            refuse(list(problems_of(the_map, first.tables, second.tables, first.kind)))
             translation = Translation(the_map, first, second, progress)
             run = _Run(translation, pause)
             verdict = run.prepare()
@@ -173,8 +171,7 @@ class _Run:
         evidence = Evidence((self.first, self.second), self.progress, reads_all=False)
         looked = list(_doubts(translation, evidence))
         problems += [f"[{doubt.table}] {doubt.text}" for doubt in looked if doubt.is_strong]
-        if problems:
-            raise refusal(problems)
+        refuse(problems)
         tables = self.second.tables
         counts = {name: self.second.count(tables[name].sql) for name in self.map.of("skip") if name in tables}
         return MergeResult(

@@ -219,7 +219,9 @@ class Translation:
         """Find which rows are the same in both, tables whose names refer to matched rows after those."""
         waiting = [name for name, said in self.map.tables.items() if said.match]
         while waiting:
-            ready = [name for name in waiting if not self._referred(name) & set(waiting)]
+            said = [(name, self.map.tables[name]) for name in waiting]
+            ofs = {name: {its.text("of", column) for column in its.match} - {name} for name, its in said}
+            ready = [name for name in waiting if ofs[name].isdisjoint(waiting)]
             if not ready:
                 yield f"{', '.join(waiting)} are matched by each other: match one of them by columns of its own"
                 return
@@ -243,10 +245,6 @@ class Translation:
         if not self.pairs.get(target):
             return 0
         return self.count(name, f"{self._found(target, self.text(name, column))} IS NOT NULL")
-
-    def _referred(self, name: str) -> set[str]:
-        said = self.map.tables[name]
-        return {target for column, target in said.texts.get("of", {}).items() if column in said.match} - {name}
 
     def _find_first(self, name: str) -> Iterator[str]:
         key = self.first_key(name)

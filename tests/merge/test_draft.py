@@ -112,6 +112,33 @@ def test_a_column_that_says_of_which_table_the_ids_are_is_named(draft: Callable[
     assert "all where kind is player" in text
 
 
+@pytest.mark.parametrize(
+    ("columns", "kinds", "rule"),
+    [
+        ("item_type TEXT, item_id INT", ("People", "App\\Models\\Pet"), "id"),
+        ("item_type TEXT, item_id INT", ("People", "Kind"), "ask"),
+        ("item_type TEXT, item_id INT", ("People", "Npc"), "ask"),
+        ("kind TEXT, target_id INT", ("people", "pet"), "id"),
+    ],
+)
+def test_a_column_that_names_the_tables_of_ids_decides(
+    two: Two, offline: Cli, columns: str, kinds: tuple[str, str], rule: str
+) -> None:
+    tables = "CREATE TABLE pet (id INTEGER PRIMARY KEY, n REAL); CREATE TABLE kinds (id INTEGER PRIMARY KEY, name TEXT UNIQUE)"
+    rows = {
+        s: f"{people(s)};" + ";".join(
+            f"INSERT INTO pet VALUES ({i}, {at}.5); INSERT INTO kinds VALUES ({i}, 'k{chr(65 + (i + at) % 20)}');"
+            f"INSERT INTO t VALUES ('{kinds[i % 2]}', {i})" for i in range(1, 20)
+        )
+        for at, s in enumerate("AB")
+    }  # fmt: skip
+    urls = two("sqlite", f"{PEOPLE};{tables};CREATE TABLE t ({columns})", rows["A"], rows["B"])
+    text = offline("merge", "draft", *urls).out.split("[t]")[1]
+    assert f'{rule:<4} = ["{columns.split()[2]}"]' in text
+    assert "ids of " in text
+    assert f", as {columns.split(maxsplit=1)[0]} says" in text
+
+
 def test_halves_of_an_id_in_two_columns_are_asked_about(two: Two, offline: Cli) -> None:
     many = {s: ";".join(f"INSERT INTO people VALUES ({150_000 + i}, '{s}{i}')" for i in range(60)) for s in "AB"}
     halves = ";".join(
