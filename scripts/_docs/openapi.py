@@ -23,7 +23,7 @@ Json = dict[str, Any]
 _TEXT: Json = {"type": "string"}
 _NUMBER: Json = {"type": "integer", "minimum": 0}
 _PROBLEM = {
-    "description": "a problem: 400, 404, 405, 406 for a request that cannot be served, 401, 403 for one that is "
+    "description": "a problem: 400, 404, 405, 406 for a request that cannot be served, 401, 403, 429 for one that is "
     "not allowed, 503 if there is no id now, 500 if the service failed",
     "headers": {"Retry-After": {"schema": {"type": "integer", "minimum": 1}, "description": "seconds"}},
     "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},

@@ -182,7 +182,7 @@ SNAPSHOT = _metrics("snowredis_pool_", ("pool",), (
 ))
 POOL = (*READING, *SNAPSHOT)
 # each process of `snowredis serve` has these
-_STATUSES = ("400", "401", "403", "404", "405", "406", "500", "503")
+_STATUSES = ("400", "401", "403", "404", "405", "406", "429", "500", "503")
 SERVICE = _metrics("snowredis_", ("pool",), (
     ("served_ids_total", "{id}", None, "ids sent over HTTP"),
     ("served_responses_total", "{response}", None, "responses with ids"),

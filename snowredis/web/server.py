@@ -26,8 +26,11 @@ _LAST_RESPONSES_S = 0.2
 _SWITCH_INTERVAL_S = 0.0005
 
 
-def run(app: Service, host: str, port: int) -> None:
+def run(app: Service, host: str, port: int, *, proxies: str = "") -> None:
     """Serve *app* until SIGTERM, SIGHUP or Ctrl-C. Ends the process if it cannot listen there.
+
+    Args:
+        proxies: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto count, separated by commas.
 
     Raises:
         SnowredisError: as Service.start().
@@ -37,8 +40,7 @@ def run(app: Service, host: str, port: int) -> None:
     log_config["loggers"]["snowredis"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
     # uvicorn logs every step of a start and of a stop
     log_config["loggers"]["uvicorn.error"]["level"] = "WARNING"
-    # which address a client has does not matter
-    options: dict[str, Any] = {"proxy_headers": False, "log_config": log_config}
+    options: dict[str, Any] = {"proxy_headers": bool(proxies), "forwarded_allow_ips": proxies, "log_config": log_config}
     options |= {"server_header": False, "date_header": False, "access_log": False, "ws": "none"}
     options |= {"timeout_keep_alive": KEEP_ALIVE_S, "timeout_graceful_shutdown": GRACE_S}
     # startup() and shutdown() start and stop the application

@@ -3,6 +3,7 @@
 import base64
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,8 +29,9 @@ def basic(password: str, user: str = "any") -> dict[str, str]:
 
 
 @pytest.fixture
-def guarded() -> Any:
-    """Yield a client of a service with a token and names."""
+def guarded(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Yield a client of a service for whose limits no time passes: a slow machine reaches them, too."""
+    monkeypatch.setattr("snowredis.web.access.time", SimpleNamespace(monotonic=lambda: 1000.0))
     hosts = ["ids.example", "2001:DB8::1", "fe80::1%eth0"]
     with client_of(create_app(memory_pool(), token=TOKEN, hosts=hosts)) as client:
         yield client
@@ -89,8 +91,43 @@ def test_strangers_are_told_whether_it_is_ready_and_no_name_even_if_they_guess_i
 
 
 @pytest.mark.parametrize("token", ["日本語-日本語-日本語", "%E6%97%A5", "ü" * 20, "a:b:c"])
-def test_a_token_of_any_characters_is_refused(guarded: TestClient, token: str) -> None:
-    assert guarded.get("/id", headers=basic(token)).status_code == 401
+def test_a_token_of_any_characters_is_refused_and_counted(guarded: TestClient, token: str) -> None:
+    # no time passes for this service
+    statuses = [guarded.get("/id", headers=basic(token)).status_code for _ in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
+
+
+def guess(client: TestClient, how: str, token: str) -> int:
+    """Send *token* and return the status; of /readyz, which refuses nobody, 200 if the names of the pools are shown."""
+    headers = basic(token) if how == "basic" else {"authorization": f"Bearer {token}"}
+    response = client.get("/readyz" if how == "/readyz" else "/id", headers=headers)
+    return response.status_code if how != "/readyz" else 200 if response.json()["pools"] else 401
+
+
+@pytest.mark.parametrize("how", ["bearer", "basic", "/readyz"])
+def test_above_the_limit_no_guess_is_told_from_the_right_token(
+    guarded: TestClient, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # a right one does not count
+    assert [guess(guarded, how, TOKEN) for _ in range(12)] == [200] * 12
+    wrong = [guess(guarded, how, f"wrong-{number:016}") for number in range(12)]
+    assert wrong == [401] * 10 + [401 if how == "/readyz" else 429] * 2
+    assert guess(guarded, how, TOKEN) == wrong[-1]
+    assert guarded.get("/id", headers=BEARER).status_code == 429
+    assert len([one for one in caplog.messages if "tokens from testclient are refused" in one]) == 1
+
+
+def test_wrong_tokens_of_one_network_do_not_keep_out_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("snowredis.web.access.time", SimpleNamespace(monotonic=lambda: 1000.0))
+    app = create_app(memory_pool(), token=TOKEN)
+    with client_of(app):
+        # the second one is what a socket of both families makes of an IPv4 address
+        for address in ("2001:db8::1%eth0", "::ffff:192.0.2.9"):
+            client = client_of(app, client=(address, 5))
+            assert {guess(client, "bearer", "0" * 16) for _ in range(12)} == {401, 429}
+        others = ("2001:db8::9", "2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.1", "not an address: at all")
+        statuses = [guess(client_of(app, client=(other, 5)), "bearer", TOKEN) for other in others]
+    assert statuses == [429, 200, 200, 200, 200]
 
 
 def test_the_token_is_compared_in_constant_time(guarded: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +141,7 @@ def test_the_token_is_compared_in_constant_time(guarded: TestClient, monkeypatch
         return real(a, b)
 
     monkeypatch.setattr(hmac, "compare_digest", noted)
-    sent = ({"authorization": f"Bearer {token}"} for token in ("x", TOKEN))
-    assert [guarded.get("/id", headers=headers).status_code for headers in sent] == [401, 200]
+    assert [guess(guarded, "bearer", token) for token in ("x", TOKEN)] == [401, 200]
     # digests are compared, so not even its length shows
     assert [(len(a), len(b)) for a, b in compared] == [(32, 32)] * 2
 
@@ -235,6 +271,12 @@ def test_the_pages_use_nothing_that_the_policy_forbids() -> None:
 def test_another_address_than_loopback_needs_a_token(host: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--host", host, "--port", "1"]) == 3
     assert "--token-file, or set SNOWREDIS_SERVE_INSECURE=1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["*", "0.0.0.0/0", "::/0", "proxy", "10.0.0.300", "10.0.0.1/33"])
+def test_a_trusted_proxy_is_an_address_and_not_everybody(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--port", "1", "--url", "redis://127.0.0.1:1/0", "--trust-proxy", address]) == 3
+    assert "is not the address of a proxy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["empty", "missing"])

@@ -134,7 +134,7 @@ def test_the_client_of_the_page_yields_ids_in_batches_and_tries_again_when_the_s
     exec(program.replace("http://127.0.0.1:8600", served.url).replace('"orders"', f'"{SHARED[0]}"'), names)
     first, second = map(int, capsys.readouterr().out.split())
     assert first < second
-    statuses = [503, 200]
+    statuses = [503, 429, 200]
 
     def respond(request: httpx.Request) -> httpx.Response:
         status = statuses.pop(0)

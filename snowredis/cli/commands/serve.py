@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--pool", dest="pools", action="append", metavar="NAME", help=text)
     text = "file with the token that is required from every client (default: SNOWREDIS_SERVE_TOKEN_FILE)"
     parser.add_argument("--token-file", metavar="FILE", help=text)
+    text = "address or network of a proxy whose X-Forwarded-For is the client; may be repeated"
+    parser.add_argument("--trust-proxy", action="append", metavar="ADDRESS", default=[], help=text)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -33,7 +36,23 @@ def run(args: argparse.Namespace) -> None:
         raise missing_extra(error, "web") from error
     app = from_environment(_environment(args))
     _check_host(args.host, app)
-    server.run(app, args.host, args.port)
+    server.run(app, args.host, args.port, proxies=_proxies(args.trust_proxy))
+
+
+def _proxies(addresses: list[str]) -> str:
+    """Return the addresses as uvicorn takes them. Raises ConfigError for those of every client."""
+    for address in addresses:
+        try:
+            is_everybody = ipaddress.ip_network(address).prefixlen == 0
+        except ValueError:
+            is_everybody = True
+        if is_everybody:
+            raise ConfigError(
+                f"--trust-proxy {address!r} is not the address of a proxy; the service was not started. Use addresses "
+                "such as 10.0.0.7 and networks such as 10.0.0.0/8. If all were trusted, each client could choose the "
+                "address that its wrong tokens are counted for."
+            )
+    return ",".join(addresses)
 
 
 def _environment(args: argparse.Namespace) -> dict[str, str]:
