@@ -178,7 +178,7 @@ class _Run:
             tables=len(self.names),
             offsets=translation.offsets,
             merges_left=translation.merges_left,
-            away={name: away for name, away in translation.away.items() if away[0]},
+            away={name: away for name, away in translation.away.items() if away[0] or self.map.tables[name].match},
             skipped={name: count for name, count in counts.items() if count},
             doubts=looked,
             partly=evidence.partly,

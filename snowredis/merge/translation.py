@@ -220,10 +220,9 @@ class Translation:
         waiting = [name for name, said in self.map.tables.items() if said.match]
         while waiting:
             said = [(name, self.map.tables[name]) for name in waiting]
-            ofs = {name: {its.text("of", column) for column in its.match} - {name} for name, its in said}
-            ready = [name for name in waiting if ofs[name].isdisjoint(waiting)]
+            ready = [name for name, its in said if not {its.text("of", column) for column in its.match} & {*waiting}]
             if not ready:
-                yield f"{', '.join(waiting)} are matched by each other: match one of them by columns of its own"
+                yield f"match of {', '.join(waiting)}: by ids of matched rows not known yet: take other columns"
                 return
             for name in ready:
                 waiting.remove(name)

@@ -439,6 +439,17 @@ def test_a_match_by_few_values_is_refused_in_one_line(two: Two, merging: Cli) ->
     assert len(refused.out.splitlines()) == 2, refused.out
 
 
+def test_a_tree_is_not_matched_by_ids_of_its_own(two: Two, merging: Cli) -> None:
+    rows = {s: f"INSERT INTO tree VALUES (1, NULL, '{s}'), (2, 1, 'a'), (3, 1, '{s} b')" for s in "AB"}
+    urls = two("sqlite", "CREATE TABLE tree (id INTEGER PRIMARY KEY, parent INTEGER, name TEXT)", rows["A"], rows["B"])
+    drafted = 'id   = ["id"]\nkeep = ["parent", "name"]'
+    tree = 'id   = ["id"]\nkeep = ["name"]\nof.parent = "tree"'
+    refused = merging(urls, (drafted, f'match = ["parent", "name"]\n{tree}')).out
+    assert "match of tree: by ids of matched rows not known yet: take other columns" in refused
+    done = merging(urls, (drafted, f'match = ["name"]\n{tree}'), options=("--dry-run",))
+    assert "stayed away: 1 rows of tree" in done.out, done.out + done.err
+
+
 def test_ids_of_a_table_of_two_rows_are_never_called_ids_of_no_table(two: Two, merging: Cli) -> None:
     tables = (
         "CREATE TABLE alliance (id INTEGER PRIMARY KEY, name TEXT);"
