@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
 from typing import Any
 
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
@@ -208,17 +207,14 @@ def _try_script(client: Any, key: str) -> Condition:
 
 # --- tags --------------------------------------------------------------------------------------------
 
-# tags after these are not checked
-MAX_TAGS = 100
-
 
 def tag_names(client: Any) -> list[str]:
-    """Return the names of the tags on the server of *client*, MAX_TAGS at most. Raises StoreUnavailable."""
-    return sorted(set(islice(names_of_keys(client, stores.tag_keys("*")[0]), MAX_TAGS)))
+    """Return the names of the tags on the server of *client*. Raises StoreUnavailable."""
+    return sorted(set(names_of_keys(client, stores.tag_keys("*")[0])))
 
 
 def tags_at(url: Any) -> tuple[str, list[str]]:
-    """Return the address of a server, and the names of its tags, MAX_TAGS at most. Raises StoreUnavailable."""
+    """Return the address of a server, and the names of its tags. Raises StoreUnavailable."""
     server = open_client(url)
     try:
         return server.where, tag_names(server.client)
@@ -271,7 +267,7 @@ def diagnose(url: Any, name: str | None = None) -> list[Condition]:
         name: the pool to check; None: all pools.
 
     Blocks:
-        for about ten round trips to Redis, and a few for each pool.
+        for about ten round trips to Redis, a few for each pool, and one for each tag.
 
     Raises:
         ConfigError: *url* is not valid.

@@ -115,6 +115,10 @@ def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(own_serve
     client.hset(tag_keys("d")[0], "stride", "x")
     client.set(tag_keys("f")[0], "of another program")
     assert all(f"{tag} (not readable: " in check().text for tag in "df")
+    # none is left out
+    for number in range(100):
+        create_tag(url, f"a{number}")
+    assert all(f"{tag} (not readable: " in check().text for tag in "df")
 
 
 @pytest.mark.parametrize("refused", ["hset", "hmget", "hgetall", "time"])
