@@ -27,6 +27,7 @@ from snowredis.process.clock import now_ms
 from snowredis.servers.clients import OwnClient, close_client, open_client
 from snowredis.servers.scripts import text_of
 from snowredis.settings import MEMORY_POOL, SETTINGS, check, is_in_memory, required_pool, url_to_read
+from snowredis.snowflake.protocol.messages import LossReason
 from snowredis.snowflake.protocol.record import EventKind
 
 if TYPE_CHECKING:
@@ -272,7 +273,8 @@ def with_history(state: Snapshot, events: Sequence[Event], claims: Sequence[Clai
     for event in events:
         if event.kind == EventKind.RETURNED and event.ended_ms is not None:
             returned.add((event.worker, event.ended_ms))
-        elif event.kind == EventKind.LOST:
+        elif event.kind == EventKind.LOST and event.reason != LossReason.COPIED:
+            # one of two copies of a process keeps the lease
             lost[event.process] = event
         elif event.kind == EventKind.EXPIRED:
             ended[event.worker, event.at_ms] = event.lease("expired")
@@ -293,12 +295,15 @@ def with_history(state: Snapshot, events: Sequence[Event], claims: Sequence[Clai
 
     over = sorted(filter(is_over, ended.values()), key=lambda each: (-each.end_ms, each.worker))
     shown = [each for each in over if not is_unused(each) and max(each.end_ms + SHOWN_MS, each.ids_until_ms) > now_ms]
-    living = tuple(each for each in state.living if each.state != "silent" or not has_left(each))
+    living = tuple(each for each in state.living if not has_left(each))
     # they are counted to compare the dead with
     recent = {parse_owner(owner).process for at_ms, owner in claims if at_ms > now_ms - SHOWN_MS} if shown else ()
-    # processes that are not shown may make ids in these lanes
-    losses = (event for event in events if event.kind == EventKind.LOST and event.at_ms >= state.info.raised_ms)
-    lanes_ms = [each.outage_until_ms for each in over if is_unused(each)] + [one.owner.lane_until_ms for one in losses]
+    # processes that are not shown may make ids in these lanes; those that claimed again show it there
+    since_ms = min(state.info.raised_ms, now_ms - SHOWN_MS)
+    losses = (event for event in events if event.kind == EventKind.LOST)
+    waiting = (one for one in losses if one.at_ms >= max(since_ms, claimed_ms.get(one.owner.generator, 0)))
+    lanes_ms = [each.outage_until_ms for each in over if is_unused(each)]
+    lanes_ms += [max(one.outage_until_ms, one.owner.lane_until_ms) for one in waiting]
     lanes_until_ms = max(lanes_ms, default=0)
     return replace(state, living=living, ended=tuple(shown), claims=len(recent), lanes_until_ms=lanes_until_ms)
 

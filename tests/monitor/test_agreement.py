@@ -592,15 +592,18 @@ def test_a_generator_that_python_deleted_is_released_with_the_ids_that_it_made(
         assert stats.ids_made == made >= 1_000
 
 
-def test_a_worker_that_lost_its_lease_to_a_failover_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("slack_ms", "away_ms"), [(15_000, 21_000), (22_000, 6_000)])
+def test_a_worker_that_lost_its_lease_to_a_failover_is_not_silent(
+    monkeypatch: pytest.MonkeyPatch, slack_ms: int, away_ms: int
+) -> None:
     """Its record stays until the lease would end, while it waits for the floor, as it wrote itself."""
-    it = Watched(monkeypatch, failover_slack_ms=15_000)
+    it = Watched(monkeypatch, failover_slack_ms=slack_ms)
     renewed(it)
     held = it.ids._lease_manager.held
     assert held is not None
     # a deposed master may have answered for so long: this reservation is too old to be adopted
     it.away = True
-    it.clock.advance(21_000)
+    it.clock.advance(away_ms)
     it.client.hset(pool_keys("watched")[0], "run_id", "0" * 40)
     it.away = False
     it.ids._beat()
@@ -610,10 +613,16 @@ def test_a_worker_that_lost_its_lease_to_a_failover_is_not_silent(monkeypatch: p
     status = status_of(snapshot)
     assert [each.code for each in status.conditions] == ["floor"], status
     assert snapshot.makes_ids
+    # another failover: it waits already, and loses nothing
     it.clock.advance(TTL_MS)
+    it.client.hset(pool_keys("watched")[0], "run_id", "1" * 40)
     it.ids._beat()
-    assert [each.code for each in status_of(it.view.snapshot()).conditions] == ["floor"]
-    it.beat(40_000)
+    for later_ms in (0, 15_000):
+        it.clock.advance(later_ms)
+        snapshot = it.view.snapshot()
+        assert (snapshot.makes_ids, answers(snapshot)[0].answer) == (True, "unknown")
+        assert [(each.code, each.level) for each in status_of(snapshot).conditions] == [("floor", "warning")]
+    it.beat(60_000)
     seen = it.view.snapshot()
     assert ([each.state for each in seen.leases], status_of(seen).level) == (["alive"], "ok")
     it.ids.close()
