@@ -148,8 +148,8 @@ class Snapshot:
         ended: the leases that ended without a release, the newest first: of the last hour, and older ones as long as
             their processes may make ids. A silent one is among them if Redis may have forgotten its renewals.
         claims: how many processes claimed worker ids in the last hour.
-        lanes_until_ms: end of the last outage lane that a process may have which lost its lease since the floor was
-            raised, or never renewed it.
+        lanes_until_ms: end of the last outage lane that a process may have which lost its lease and has no other since,
+            or never renewed it.
         refusal: why Redis takes no renewal of the process that looks; None if it does, or if that process has no lease.
         is_back: Redis has just replied again: leases that ended meanwhile are renewed with the next heartbeat.
         unreadable: worker ids with records that no script wrote: whether they are leased is not known.
