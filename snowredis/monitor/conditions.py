@@ -429,8 +429,9 @@ def _may_restart(snapshot: Snapshot) -> Answer:
     info, lasting_ms = snapshot.info, snapshot.lasting_ms
     wait = "" if info.config.durability == "assured" else f"{duration(info.config.floor_ms)} after "
     then = f"A process that starts meanwhile gets no ids until {wait}Redis is back"
-    # those without a valid lease may go on in outage lanes
-    unseen = snapshot.unreadable or (not lasting_ms and (snapshot.has_outage_lanes or not snapshot.has_history))
+    # those without a valid lease, who may wait for one, go on in outage lanes
+    in_lanes = snapshot.has_outage_lanes and (info.floor_wait_ms > 0 or not lasting_ms)
+    unseen = in_lanes or snapshot.unreadable or not (lasting_ms or snapshot.has_history)
     if unseen or snapshot.refusal or silent_together(snapshot) or (snapshot.awaits_adoptions and not snapshot.is_new):
         text = "unknown: Redis renews no lease of workers that may make ids, so how long they go on cannot be seen"
         return "unknown", f"{text}. {then}"

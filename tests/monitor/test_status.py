@@ -282,6 +282,12 @@ def test_nothing_is_restarted_before_an_end_counts_that_stops_all_processes(left
         assert "all processes are refused from then on. Repeat it first: snowredis pool delete orders" in answer.text
 
 
+def test_while_some_workers_wait_for_a_floor_in_outage_lanes_nobody_knows_how_long_all_go_on() -> None:
+    floors = (info(config=WITH_LANES, floor_ms=floor_ms) for floor_ms in (NOW_MS + 10_000, NOW_MS))
+    found = [answers(Snapshot(floor, FLEET, lanes_until_ms=NOW_MS + HOUR_MS))[0].answer for floor in floors]
+    assert found == ["unknown", "if"]
+
+
 def test_the_worst_comes_first_with_times_in_utc() -> None:
     alarmed = info(alarms=1, alarm_from_ms=1, alarm_until_ms=NOW_MS, floor_ms=NOW_MS + 1_000)
     status = status_of(Snapshot(alarmed, FLEET, ended=(expired(1, 0),)))
