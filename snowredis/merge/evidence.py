@@ -316,14 +316,14 @@ class Evidence:
     def named_tables(self, table: str, column: str) -> tuple[str, set[str], bool] | None:
         """Return the column that says of which tables ids of another one are, the tables, and if it names no others."""
         start = re.escape(re.sub("_?id$", "", column.lower()))
-        for known in (known for known in self.tables[table].written if known.kind == "text"):
-            match = re.fullmatch(f"({start}_?)?(type|kind|class|model|table)", known.name.lower())
-            values = {str(each) for sample in self.samples[table] for each in sample.values(known.name) if each}
-            names = {stem(re.split(r"[^A-Za-z0-9_]", value)[-1]) for value in values} if match else set()
-            found = {name for name in self.tables if stem(name) in names}
-            are_all = len({stem(name) for name in found}) == len(names)
-            if match and found and (match[1] or (are_all and len(found) > 1)):
-                return known.name, found, are_all
+        for kind in (each.name for each in self.tables[table].written if each.kind == "text"):
+            if match := re.fullmatch(f"({start}_?)?(type|kind|class|model|table)", kind.lower()):
+                values = {str(each) for sample in self.samples[table] for each in sample.values(kind) if each}
+                names = {stem(re.split(r"[^A-Za-z0-9_]", value)[-1]) for value in values}
+                found = {name for name in self.tables if stem(name) in names}
+                are_all = len({stem(name) for name in found}) == len(names)
+                if found and (match[1] or (are_all and len(found) > 1)):
+                    return kind, found, are_all
         return None
 
     def by_kind(self, table: str, column: str) -> tuple[str, list[Any]] | None:
