@@ -216,11 +216,8 @@ def _alarm(snapshot: Snapshot) -> Condition | None:
         return None
     text = "ids may have been repeated: Redis went back to an older state"
     text += f"; times of these ids: {time_text(info.alarm_from_ms)} to {time_text(info.alarm_until_ms)}"
-    advice = (
-        "look in the tables of this pool for ids of that time that two rows share (snowredis whois ID ID tells which "
-        "processes made them); then find out why Redis lost data: a restored snapshot, or a failover without "
-        "replication"
-    )
+    advice = "look in the tables of this pool for ids of that time that two rows share (snowredis whois ID ID tells "
+    advice += "which processes made them); then find out why Redis lost data: an old snapshot, or a lossy failover"
     is_old = 0 < info.alarm_until_ms < info.now_ms - ALARM_CRITICAL_MS
     return Condition("ok" if is_old else "critical", text, advice, info.alarms)
 
@@ -242,10 +239,8 @@ def _floor(snapshot: Snapshot) -> Condition | None:
         advice = "workers that live say so within a heartbeat; those with an outage lane go on, and get worker ids then"
         return Condition("warning", text, f"wait: {advice}")
     text = f"no worker can make ids until {time_text(info.floor_ms)}, in {wait}: no lease is valid, and {reason}"
-    advice = (
-        "wait: the outage was longer than the reservations, and ids stop until all of them have certainly ended. "
-        "Then all workers go on by themselves"
-    )
+    advice = "wait: the outage was longer than the reservations, and ids stop until all of them have certainly ended. "
+    advice += "Then all workers go on by themselves"
     return Condition("critical", text, advice, phrase="no worker can make ids")
 
 
@@ -275,10 +270,8 @@ def _silent(snapshot: Snapshot) -> Condition | None:
         text += f"if they live, the last of them has ids until {time_text(until_ms)}"
     else:
         text += "if they live, they have no ids until they reach Redis"
-    advice = (
-        "they hang, cannot reach Redis, or were killed where no other process of the pool runs: look at the hosts that "
-        "snowredis workers names"
-    )
+    advice = "they hang, cannot reach Redis, or were killed where no other process of the pool runs: look at the hosts "
+    advice += "that snowredis workers names"
     without = processes_of(each for each in silent if each.ids_until_ms <= info.now_ms)
     # all processes of that hour: the living and the dead; in a fleet of short jobs, all that claimed
     fleet = max(number + len(processes_of(snapshot.living)), snapshot.claims)
@@ -292,13 +285,9 @@ def _mismatch(snapshot: Snapshot) -> Condition | None:
     if not info.mismatches or info.now_ms - info.mismatch_ms > MISMATCH_SHOWN_MS:
         return None
     by = f" by {info.mismatch_by}" if info.mismatch_by else ""
-    text = (
-        f"processes with other settings than the pool are refused: {count(info.mismatches, 'claim')} so far, the last "
-    )
-    text += f"at {time_text(info.mismatch_ms)}{by}{'' if snapshot.living else '. No worker is alive'}"
-    advice = (
-        "compare the settings of that process (layout, datacenter, ttl) with: snowredis pool show; its log has both"
-    )
+    text = f"processes with other settings than the pool are refused: {count(info.mismatches, 'claim')} so far, "
+    text += f"the last at {time_text(info.mismatch_ms)}{by}{'' if snapshot.living else '. No worker is alive'}"
+    advice = "compare settings of that process (layout, datacenter, ttl) with: snowredis pool show; its log has both"
     return Condition("warning" if snapshot.living else "critical", text, advice, info.mismatches)
 
 
@@ -327,9 +316,8 @@ def _full(snapshot: Snapshot) -> Condition | None:
 
 
 def _clocks(snapshot: Snapshot) -> Condition | None:
-    off = [
-        each for each in snapshot.living if abs(each.clock_offset_ms) > max(1, snapshot.info.config.max_clock_lead_ms)
-    ]
+    limit_ms = max(1, snapshot.info.config.max_clock_lead_ms)
+    off = [each for each in snapshot.living if abs(each.clock_offset_ms) > limit_ms]
     if not off:
         return None
     worst_ms = max((each.clock_offset_ms for each in off), key=abs)
@@ -367,10 +355,8 @@ def _ends(snapshot: Snapshot) -> Condition | None:
     if not info.end_counts:
         is_near = info.end_ms - info.now_ms < OUTAGE_CRITICAL_MS
         then = "are refused" if info.end_ms <= info.now_ms else "stop then, and none starts there"
-        text = (
-            f"pool delete set an end at {time_text(info.end_ms)} that does not count yet: a replica, or the disk, may "
-        )
-        text += f"not have it. All processes {then}, until it counts"
+        text = f"pool delete set an end at {time_text(info.end_ms)} that does not count yet: a replica, or the disk, "
+        text += f"may not have it. All processes {then}, until it counts"
         return Condition("critical" if is_near else "warning", text, f"repeat: snowredis pool delete {info.name}")
     text = f"the pool was deleted, and ends at {time_text(info.end_ms)}. Workers that live then create it again"
     advice = "stop its workers before that, or let them go on: no id is repeated, and an end cannot be taken back"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,18 +32,17 @@ class RequestCounts:
     """Counts of one process, from 0. Plain ints: only the event loop changes them."""
 
     def __init__(self, pools: Iterable[str] = ()) -> None:
-        names = list(pools)
-        self.ids, self.responses = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-        self.errors = dict.fromkeys(SERVICE[2].values, 0)
+        self.ids = Counter(dict.fromkeys(pools, 0))
+        self.responses, self.errors = self.ids.copy(), Counter(dict.fromkeys(SERVICE[2].values, 0))
 
     def count_ids(self, pool: str, count: int) -> None:
         """Count a response with *count* ids."""
-        self.ids[pool] = self.ids.get(pool, 0) + count
-        self.responses[pool] = self.responses.get(pool, 0) + 1
+        self.ids[pool] += count
+        self.responses[pool] += 1
 
     def count_error(self, status: int) -> None:
         """Count a response with an error status."""
-        self.errors[str(status)] = self.errors.get(str(status), 0) + 1
+        self.errors[str(status)] += 1
 
     def collect(self) -> Iterable[Any]:
         """Return the counts as prometheus-client takes them."""

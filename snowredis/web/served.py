@@ -71,8 +71,7 @@ def report_of(monitor: WorkerPool) -> dict[str, Any]:
     reading = monitor.read()
     if reading.error is not None and reading.snapshot is None:
         raise reading.error
-    found: dict[str, Any] = to_json(reading)
-    return found
+    return dict(to_json(reading))
 
 
 def part_of(report: dict[str, Any], text: str, limit: int | None) -> SharedAnswer:

@@ -11,7 +11,7 @@ from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
 from snowredis.cli.options import Command, Parser, confirm, open_known_pool, open_pool, settings
 from snowredis.cli.output import show, show_each, show_status, wrapped, write
 from snowredis.core.values import duration, time_text
-from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, StoreUnavailable
+from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, StoreUnavailable, count
 from snowredis.process.clock import now_ms
 from snowredis.settings import SETTINGS, check_settings, required_url
 
@@ -194,8 +194,7 @@ def _delete(args: argparse.Namespace) -> None:
             "something is reserved in it until then, and no other pool of this name can be created"
         )
     if deletion.alive:
-        workers = "1 worker is" if deletion.alive == 1 else f"{deletion.alive:,} workers are"
-        print(f"{workers} alive: stop them, or they create the pool again")
+        print(f"{count(deletion.alive, 'worker is', 'workers are')} alive: stop them, or they create the pool again")
     if deletion.over and deletion.wait_ms:
         print(f"new workers of a pool of this name start in {duration(deletion.wait_ms)}, to repeat none of its ids")
 
