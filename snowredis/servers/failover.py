@@ -98,22 +98,16 @@ class ClusterClient(OwnCluster):
         self._failed: set[Address] = set()
 
     def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Any:
-        return self._run("EVALSHA", sha, numkeys, *keys_and_args, key=keys_and_args[0])
+        return run_at(self, keys_and_args[0], "EVALSHA", sha, numkeys, *keys_and_args)
 
     def eval(self, script: str, numkeys: int, *keys_and_args: Any) -> Any:
-        return self._run("EVAL", script, numkeys, *keys_and_args, key=keys_and_args[0])
+        return run_at(self, keys_and_args[0], "EVAL", script, numkeys, *keys_and_args)
 
     def hget(self, name: str, key: str) -> Any:
-        return self._run("HGET", name, key, key=name)
+        return run_at(self, name, "HGET", name, key)
 
     def hmget(self, name: str, keys: Sequence[str]) -> Any:
-        return self._run("HMGET", name, *keys, key=name)
-
-    def _run(self, *command: Any, key: str) -> Any:
-        (reply,) = self.on_one_connection(key, [command])
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        return run_at(self, name, "HMGET", name, *keys)
 
     def on_one_connection(self, key: str, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Run *commands* one after the other on one connection to the master of *key*'s slot; return their replies.
@@ -281,6 +275,14 @@ def on_one_connection(client: Any, key: str, commands: Sequence[Sequence[Any]]) 
     if isinstance(replies[0], (*_READ_AGAIN, exceptions.AskError)):
         manager.initialize()
     return replies
+
+
+def run_at(client: Any, key: str, *command: Any) -> Any:
+    """Run a command at the server that has *key*; return its reply. Blocks and raises as on_one_connection()."""
+    (reply,) = on_one_connection(client, key, [command])
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
 
 
 def _run_together(client: Any, commands: Sequence[Sequence[Any]], *, asking: bool = False) -> list[Any]:

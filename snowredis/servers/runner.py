@@ -175,13 +175,10 @@ def server_of(client: Any, key: str) -> Any:
 def server_now_ms(client: Any, key: str) -> int:
     """Return the time of the server that stores *key*, in ms since 1970: lease ends are on that clock."""
     if is_cluster(client):
-        from snowredis.servers.failover import on_one_connection
+        from snowredis.servers.failover import run_at
 
         # finds the master anew after a failover
-        (reply,) = on_one_connection(client, key, [("TIME",)])
-        if isinstance(reply, Exception):
-            raise reply
-        seconds, micros = reply
+        seconds, micros = run_at(client, key, "TIME")
     else:
         seconds, micros = client.time()
     return int(seconds) * 1000 + int(micros) // 1000
