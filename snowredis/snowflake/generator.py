@@ -268,7 +268,7 @@ class SnowflakeGenerator(FastPath):
     @property
     def claim_failure(self) -> SnowredisError | None:
         """Why the heartbeat got no worker id when it tried last; None: it got one, or has not tried yet."""
-        return self._lifecycle.pace.failure(Asked.BEAT) if self._lease_manager.held is None else None
+        return self._beat_failure if self._lease_manager.held is None else None
 
     async def aclaim(self) -> OwnLease:
         """Claim a worker id. Async version of claim(): does not block the event loop."""
@@ -376,6 +376,11 @@ class SnowflakeGenerator(FastPath):
     def _beat(self) -> float:
         self._context.guard.check()
         return self._lifecycle.beat()
+
+    @property
+    def _beat_failure(self) -> SnowredisError | None:
+        """Return why the last heartbeat got neither a worker id nor more time; the service asks."""
+        return self._lifecycle.pace.failure(Asked.BEAT)
 
     @property
     def _talks_here(self) -> bool:

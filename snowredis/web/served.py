@@ -31,7 +31,7 @@ from snowredis.process.coroutines import OneThread, in_thread
 from snowredis.process.log import log
 from snowredis.settings import KIND, is_embedded, is_in_memory
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.upkeep.pace import AGAIN_S, Asked
+from snowredis.snowflake.upkeep.pace import AGAIN_S
 from snowredis.web.messages import HttpProblem, json_bytes, problem_of, seconds
 from snowredis.worker_pool import WorkerPool
 
@@ -252,7 +252,7 @@ class ServedPool:
     @property
     def _problem(self) -> HttpProblem | None:
         """Why the last heartbeat, or the one before a lease, failed; None if it did not, or nothing is known yet."""
-        failure = self._failure if self._ids is None else self._ids._lifecycle.pace.failure(Asked.BEAT)
+        failure = self._failure if self._ids is None else self._ids._beat_failure
         return None if failure is None else problem_of(failure)
 
     @property
