@@ -157,8 +157,8 @@ def show(records: Any, columns: str, *, as_json: bool = False, now_ms: int | Non
     return write((table_of if isinstance(records, list) else pairs_of)(records, columns, now_ms))
 
 
-def show_each(names: Iterable[str], read: Callable[[str], Any], columns: str, *, as_json: bool, empty: str) -> int:
-    """Print a table of what *read* returns for each of *names*, and on stderr what cannot be read; return an exit code.
+def show_each(names: Iterable[str], read: Callable[[str], Any], columns: str, *, as_json: bool, empty: str) -> bool:
+    """Print a table of what *read* returns for each of *names*; return False if one cannot be read, which stderr says.
 
     Args:
         read: returns a record; None: it does not exist any more.
@@ -176,7 +176,7 @@ def show_each(names: Iterable[str], read: Callable[[str], Any], columns: str, *,
         print(empty)
     for line in unreadable:
         print(line, file=sys.stderr)
-    return 1 if unreadable else 0
+    return not unreadable
 
 
 def table_of(records: Sequence[Any], columns: str, now_ms: int | None = None) -> list[str]:

@@ -326,10 +326,13 @@ def _clocks(snapshot: Snapshot) -> Condition | None:
 
 
 def _unread(snapshot: Snapshot) -> Condition | None:
-    if not (workers := snapshot.unreadable):
+    workers = snapshot.unreadable
+    if not workers and snapshot.has_history:
+        return None
+    if not workers:
         text = f"another program uses the key {pool_keys(snapshot.info.name)[2]}: which leases ended is not known"
         advice = "rename or delete it. Claims and renewals go on; `whois` and `events` need it"
-        return None if snapshot.has_history else Condition("warning", text, advice)
+        return Condition("warning", text, advice)
     ids = f"{count(len(workers), 'worker id')} ({', '.join(map(str, workers[:5]))}{', …' * (len(workers) > 5)})"
     text = f"another program has written the records of {ids}: whether they are leased is not known"
     advice = "keep other programs away from this key. A holder that lives logs an error that says what to do"

@@ -46,7 +46,7 @@ class Owner(NamedTuple):
 
     @property
     def process(self) -> tuple[str, int, str]:
-        """What all generators of a process share, and no process of another container has."""
+        """Host, pid and mark of the process: its generators share them, and no process of another container does."""
         return self.host, self.pid, self.generator.partition("-")[0]
 
     @property

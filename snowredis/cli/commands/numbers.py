@@ -84,7 +84,8 @@ def _show(args: argparse.Namespace) -> int:
         where, names = tags_at(url)
         empty = f"there is no tag at {where}; create one with: snowredis numbers create TAG"
         columns = f"tag state {_COLUMNS} maximum"
-        return show_each(names, partial(numbers.show_tag, url), columns, as_json=args.json, empty=empty)
+        is_whole = show_each(names, partial(numbers.show_tag, url), columns, as_json=args.json, empty=empty)
+        return ExitCode.OK if is_whole else ExitCode.ERROR
     info = numbers.show_tag(url, args.tag)
     if info is None:
         text = f"this Redis has no tag {args.tag!r}. If it is new, create it once: snowredis numbers create {args.tag}"

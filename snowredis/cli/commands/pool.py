@@ -148,7 +148,8 @@ def _show_all(args: argparse.Namespace) -> int:
     with open_pool(args) as server:
         read = partial(RedisPoolReader, server.client)
         empty = f"there is no pool at {server.where}; create one with: snowredis pool create NAME"
-        return show_each(server.pools(), lambda name: read(name).info(), _ALL, as_json=args.json, empty=empty)
+        is_whole = show_each(server.pools(), lambda name: read(name).info(), _ALL, as_json=args.json, empty=empty)
+    return ExitCode.OK if is_whole else ExitCode.ERROR
 
 
 _SHOW = Command(
