@@ -16,7 +16,7 @@ from snowredis.core.text import FORMS
 from snowredis.monitor.events import Event
 from snowredis.monitor.pool_monitor import Reading
 from snowredis.monitor.whois import Whois
-from snowredis.web.messages import BINARY, JSON, MAX_COUNT, MAX_ID_TEXT, MAX_WORKER_ID, PROBLEM_JSON, TEXT
+from snowredis.web.messages import BINARY, JSON, MAX_COUNT, MAX_FILTER, MAX_ID_TEXT, MAX_WORKER_ID, PROBLEM_JSON, TEXT
 
 FILE = Path(__file__).parents[2] / "snowredis" / "web" / "static" / "openapi.json"
 Json = dict[str, Any]
@@ -56,7 +56,7 @@ def _paths() -> list[tuple[Any, ...]]:
     )
     given = (pool, text, _parameter("form", "its text form", _TEXT | {"enum": list(FORMS)}))
     part = (
-        _parameter("filter", "what host, label, pid or worker id contain", _TEXT),
+        _parameter("filter", "what host, label, pid or worker id contain", _TEXT | {"maxLength": MAX_FILTER}),
         _parameter("limit", "how many of them", number),
     )
     worker = _parameter("worker", "only events of this worker id", _NUMBER | {"maximum": MAX_WORKER_ID})

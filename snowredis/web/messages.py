@@ -156,6 +156,8 @@ def qualities(header: str) -> dict[str, float]:
 MAX_ID_TEXT = 100
 # ids in one response, and workers in one that names a limit
 MAX_COUNT = 10_000
+# characters of a filter of workers
+MAX_FILTER = 100
 
 
 def parse_query(query: bytes, *known: str) -> dict[str, str]:

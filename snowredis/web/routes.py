@@ -105,6 +105,8 @@ class Routes:
         query = _query(request, "pool", "filter", "limit")
         pool = self.pools.find(query)
         text = query.get("filter", "").lower()
+        if len(text) > messages.MAX_FILTER:
+            raise HttpProblem(400, "BadFilter", f"a filter may have {messages.MAX_FILTER} characters at most")
         limit = messages.parse_whole(query, "limit") if "limit" in query else None
         report = await pool.answers.get("report", lambda: report_of(pool.monitor()))
         answer = await pool.answers.get(("workers", text, limit), lambda: part_of(report, text, limit))

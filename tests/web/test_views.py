@@ -122,3 +122,4 @@ def test_a_filter_and_a_limit_choose_workers_and_the_counts_are_of_all(own_serve
         assert (len(cut["leases"]), cut["found"]) == (1, {"alive": 2})
         for limit in ("0", "x", "10001", ""):
             assert client.get(f"/workers?limit={limit}").status_code == 400
+        assert client.get(f"/workers?filter={'x' * 101}").json()["error"] == "BadFilter"
