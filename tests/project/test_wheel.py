@@ -125,9 +125,12 @@ def test_the_wheel_holds_every_module_every_script_and_the_type_marker_and_nothi
 
 
 def test_a_wheel_from_a_checkout_names_its_commit_and_without_a_working_compiler_is_for_every_machine(
-    built: Path, tmp_path: Path
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is tagged by what it contains, not by what was to be built."""
+    # a hook of git runs with these: the commit below would be made in the repository of the hook
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
     if not setuptools_is_recent():
         pytest.skip("setuptools 77 or later is not installed")
     checkout = tmp_path / "checkout"
