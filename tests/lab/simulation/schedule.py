@@ -294,7 +294,7 @@ class Simulation:
 
     def _answered(self, server: RedisModel, name: str, reply: list[str]) -> None:
         self._check_identity(server, name, reply)
-        if name == "claim" and reply[0] == "ok":
+        if reply[0] == "granted":
             self._claimed_us = self.world.now_us
         if len(reply) < 5 or not reply[4] or "@" not in reply[2]:
             return
@@ -311,7 +311,7 @@ class Simulation:
             return
         if server.shows in WITHOUT_IDENTITY and (server.wrote or reply[0] not in ("unidentified", "signature")):
             self.checker.fail(f"{name} was answered {reply[0]} by a server that does not say which one it is")
-        if server.shows == CHANGING and name == "claim" and reply[0] == "ok":
+        if server.shows == CHANGING and reply[0] == "granted":
             self.checker.fail("a worker id was leased through a proxy that leads to another server each time")
 
     # --- the course of things ----------------------------------------------------------------------
