@@ -100,13 +100,9 @@ def test_a_server_that_hangs_delays_callers_of_the_others_once(
     for start, url in enumerate(urls, 1):
         create_tag(url, tag, start=start, stride=2)
     with open_generator(urls, tag=tag, step=1, max_step=1) as ids, hung(own_server):
-        deadline_s, slow = time.monotonic() + 4, 0
-        while time.monotonic() < deadline_s:
-            began_s = time.monotonic()
+        for _ in range(20):
             ids.next_id()
-            slow += time.monotonic() - began_s > 0.5
-            time.sleep(0.01)
-        assert slow <= 2
+        assert ids.counts.failures == 1
 
 
 def test_it_counts_that_the_tag_is_closed_though_no_caller_waits(server: RedisServer, tag: str) -> None:

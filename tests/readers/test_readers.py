@@ -149,7 +149,7 @@ def test_coroutines_advance_and_the_event_loop_runs_while_a_transaction_is_open(
 
     mark, turns = asyncio.run(read())
     assert mark > early
-    assert turns > 5
+    assert turns > 1
 
 
 def test_a_prepared_transaction_holds_the_mark(engine: sa.Engine) -> None:

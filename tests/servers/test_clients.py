@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-import time
 from pathlib import Path
 from typing import Any
 
@@ -249,17 +248,16 @@ def test_no_worker_id_is_not_called_worker_id_minus_one() -> None:
     assert "worker id -1" not in str(LeaseExpired("orders", -1, "Redis keeps losing its state"))
 
 
+@pytest.mark.timeout(60)
 def test_a_blocking_pool_of_the_application_is_not_waited_for(server: RedisServer) -> None:
-    pool = redis.BlockingConnectionPool.from_url(server.url, max_connections=1, timeout=40)
+    pool = redis.BlockingConnectionPool.from_url(server.url, max_connections=1, timeout=None)
     theirs = redis.Redis(connection_pool=pool)
     with theirs.pipeline() as pipe:
         # the only connection of the pool
         pipe.watch("mine")
-        before_s = time.monotonic()
         WorkerPool(server.url, "blocking").create(PoolConfig(name="blocking"))
         with snowredis.connect(theirs, pool="blocking") as ids:
             assert ids.next_id() > 0
-        assert time.monotonic() - before_s < 20
 
 
 @pytest.mark.parametrize("options", [{"encoding": "utf-16"}, {"encoding": "utf-16", "decode_responses": True}])
