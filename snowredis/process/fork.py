@@ -54,14 +54,14 @@ class ForkGuard:
 
     Attributes:
         generation: changes in every child.
-        is_reset: an object that is true or false: false in a forked child whose generators were not reset yet.
+        is_reset: an object that is true or false: false in a forked child whose generators were not reset yet. Bytes
+            where there is no such page.
     """
 
     def __init__(self) -> None:
         self.generation = 0
         # the C code reads its first byte
         self.is_reset: Any = b"\1"
-        self._page: Any = None
         self._pid = 0
         # generation of the last process that forked by os.fork(): this one, or its parent
         self._forked: int | None = None
@@ -72,7 +72,7 @@ class ForkGuard:
     @property
     def sees_all_forks(self) -> bool:
         """True if ``is_reset`` is false in every child at once, also after a fork that bypasses Python."""
-        return self._page is not None
+        return not isinstance(self.is_reset, bytes)
 
     @property
     def members(self) -> list[Forkable]:
@@ -92,10 +92,10 @@ class ForkGuard:
             os.register_at_fork(
                 before=self._before_fork, after_in_parent=log.after_fork, after_in_child=self._after_fork
             )
-        self._page, self.is_reset = self._new_page()
+        self.is_reset = self._new_page()
 
-    def _new_page(self) -> tuple[Any, Any]:
-        """Return a page that forked children get as zeros, and its first byte, which is true; else None and b"\\1"."""
+    def _new_page(self) -> Any:
+        """Return the first byte, which is true, of a page that forked children get as zeros; b"\\1" without a page."""
         try:
             import ctypes
             import mmap
@@ -108,11 +108,11 @@ class ForkGuard:
                     shared.madvise(MADV_WIPEONFORK)
                 except OSError:
                     page[0] = 1
-                    # a ctypes object is true while its memory is not zero: a check without a call
-                    return page, ctypes.c_ubyte.from_buffer(page)
+                    # a ctypes object is true while its memory is not zero: a check without a call. It keeps the page
+                    return ctypes.c_ubyte.from_buffer(page)
         except (ImportError, AttributeError, OSError, ValueError):
             pass
-        return None, b"\1"
+        return b"\1"
 
     def check(self) -> None:
         """Reset the generators if this is a child where that was not done. Called before each tick and request."""
@@ -135,7 +135,7 @@ class ForkGuard:
     def in_one_process(self, take: Callable[[], T]) -> T:
         """Return what *take* returns; call it again in a child that is forked meanwhile: that is its parent's."""
         while True:
-            if not self.is_reset or self._page is None:
+            if not self.is_reset or not self.sees_all_forks:
                 self.check()
             generation = self.generation
             taken = take()
@@ -158,7 +158,7 @@ class ForkGuard:
         """Reset the generators of this process, a forked child, in its only thread. Does not block."""
         generation = self.generation + 1
         # the page comes first: in a child that a signal handler forks in C below, it is wiped
-        page, is_reset = self._new_page()
+        is_reset = self._new_page()
         members = listed(self._members)
         # a signal handler that made an id meanwhile has done all of this, and has a lease already
         if self.generation == generation:
@@ -172,7 +172,7 @@ class ForkGuard:
         self._pid = os.getpid()
         # set last: until then, a signal handler that makes an id detects that this is a child
         if self.generation == generation and not self.is_reset:
-            self._page, self.is_reset = page, is_reset
+            self.is_reset = is_reset
 
 
 GUARD = ForkGuard()

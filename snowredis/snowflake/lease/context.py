@@ -196,7 +196,6 @@ class PoolView:
     Attributes:
         seen: the state of the pool, which every request carries (step 3, lose).
         floor_ms: the pool's floor, ms since 1970.
-        renewed_at_s: the monotonic clock at the last reply that granted something.
     """
 
     def __init__(self, context: Context) -> None:
@@ -205,10 +204,9 @@ class PoolView:
         self.floor_ms = 0
         # the Redis clock, ms since 1970, minus our monotonic clock; None before the first reply
         self._redis_lead_ms: float | None = None
-        self.renewed_at_s = -1e9
-        # wall clock and monotonic clock at the last reply that granted something, and the run of the kernel; "" if that
-        # was unknown, as without a free descriptor
-        self._clocks_s, self._boot_id = (0.0, 0.0), ""
+        # wall clock and monotonic clock at the last reply that granted something, long ago if there was none, and the
+        # run of the kernel; "" if that was unknown, as without a free descriptor
+        self._clocks_s, self._boot_id = (0.0, -1e9), ""
 
     def learn(self, reply: Reply, sent_s: float) -> None:
         """Store what *reply* shows, to a request that was sent at *sent_s* of the monotonic clock."""
@@ -226,18 +224,20 @@ class PoolView:
 
     @property
     def offset_ms(self) -> int:
-        """Return the lead of this host's clock over the Redis clock now, in ms; meaningless before the first reply."""
-        return self._context.now_ms() - round(self._context.clock.monotonic() * 1000 + (self._redis_lead_ms or 0.0))
+        """Return the lead of this host's clock over the Redis clock now, in ms; 0 before the first reply."""
+        if self._redis_lead_ms is None:
+            return 0
+        return self._context.now_ms() - round(self._context.clock.monotonic() * 1000 + self._redis_lead_ms)
 
     def note_renewed(self) -> tuple[float, float]:
         """Note that a reply granted something; return wall clock and monotonic clock, in s."""
-        self.renewed_at_s = self._context.clock.monotonic()
-        self._clocks_s, self._boot_id = (self._context.clock.time_ns() / 1e9, self.renewed_at_s), boot_id()
-        return self._clocks_s
+        now_s = self._context.clock.monotonic()
+        return self.note_taken((self._context.clock.time_ns() / 1e9, now_s))
 
-    def note_taken(self, clocks_s: tuple[float, float]) -> None:
+    def note_taken(self, clocks_s: tuple[float, float]) -> tuple[float, float]:
         """Note that a lease was taken over, whose process had its last reply when the clocks showed *clocks_s*."""
         self._clocks_s, self._boot_id = clocks_s, boot_id()
+        return clocks_s
 
     @property
     def clocks_agree(self) -> bool:
@@ -257,5 +257,5 @@ class PoolView:
 
     @property
     def renewed_ago_s(self) -> float:
-        """Time since the last renewal or claim that succeeded."""
-        return self._context.clock.monotonic() - self.renewed_at_s
+        """Time since the last renewal or claim that succeeded, also that of a process whose lease was taken over."""
+        return self._context.clock.monotonic() - self._clocks_s[1]

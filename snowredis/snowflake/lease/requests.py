@@ -239,7 +239,7 @@ class LeaseManager:
             return False
         clocks_s = self.view.note_renewed()
         self.counts.renewals += 1
-        self.counts.heartbeat_s += self.view.renewed_at_s - sent_s
+        self.counts.heartbeat_s += clocks_s[1] - sent_s
         self.slot.hold(held.renewed(reply.terms, self.config.layout)._replace(clocks_s=clocks_s), stats)
         self.view.log_alarm(reply)
         if reply.adopted:

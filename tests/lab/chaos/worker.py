@@ -185,8 +185,8 @@ class Worker:
         with ids._lock, ids._lease_manager.conversation.lock:
             clone = ctypes.PyDLL(None).fork() == 0
             if clone:
-                if GUARD._page is not None:
-                    GUARD._page[0] = 1
+                if GUARD.sees_all_forks:
+                    GUARD.is_reset.value = 1
                 GUARD._pid = os.getpid()
                 ids._lifecycle.thread.heartbeat = None
         if clone:

@@ -139,7 +139,7 @@ def become_a_child(stage: Stage) -> None:
     stage.rivals.append(stage.place.connect(StageClock(stage.start_ms)))
     guard = stage.ids._context.guard
     # as the kernel does
-    guard._page[0] = 0
+    guard.is_reset.value = 0
     guard.check()
 
 

@@ -80,16 +80,12 @@ class SimGuard(ForkGuard):
         self.is_reset = ctypes.c_ubyte(1)
         self._process = process
 
-    @property
-    def sees_all_forks(self) -> bool:
-        return True
-
     def _start(self) -> None:
         # no hook in this very interpreter
         self._pid = os.getpid()
 
-    def _new_page(self) -> tuple[Any, Any]:
-        return None, ctypes.c_ubyte(1)
+    def _new_page(self) -> Any:
+        return ctypes.c_ubyte(1)
 
     def recover(self) -> None:
         super().recover()

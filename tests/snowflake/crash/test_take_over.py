@@ -16,6 +16,7 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
+from snowredis.process.clock import now_ms
 from snowredis.snowflake.crash import files as record_files
 from snowredis.snowflake.crash.record import Credentials, read_page
 from snowredis.snowflake.crash.sweep import UNANSWERED_S
@@ -238,7 +239,7 @@ def test_a_lease_is_taken_over_while_redis_refuses_writes_unless_it_says_what_a_
 def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is_full(
     own_server: RedisServer, program: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = program()
+    began_ms, killed = now_ms(), program()
     worker = snowredis.decode(killed.id()).worker
     own_server.kill(signal.SIGSTOP)
     killed.end()
@@ -254,8 +255,15 @@ def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is
     monkeypatch.setattr(ids._lease_manager, "prepare", lambda: None)
     monkeypatch.setattr(ids._lease_manager.dead_processes, "release", lambda *_, **__: 1)
     an_id = ids.next_id()
+    failure = ids.renewal_failure
+    assert failure is not None
+    # when the process that was killed had its last reply
+    assert began_ms <= failure[1] <= now_ms()
     own_server.kill(signal.SIGCONT)
     monkeypatch.undo()
+    ids._beat()
+    # what was sent before the first reply
+    assert snowredis.WorkerPool(own_server.url, POOL).workers()[0].clock_offset_ms == 0
     assert (snowredis.decode(an_id).worker, refusals) == (worker, [])
     ids.close()
 

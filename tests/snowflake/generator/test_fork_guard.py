@@ -39,7 +39,7 @@ def test_a_child_with_the_pid_of_its_parent_is_reset_without_a_wiped_page(monkey
     """The child is process 1 of a pid namespace, and its parent is process 1 of another one."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
     guard, member = ForkGuard(), Member()
-    monkeypatch.setattr(guard, "_new_page", lambda: (None, b"\1"))
+    monkeypatch.setattr(guard, "_new_page", lambda: b"\1")
     guard.reset_in_child(member)
     assert not guard.sees_all_forks
     assert in_child(lambda: member.resets) == 1
@@ -50,7 +50,7 @@ def test_a_child_with_the_pid_of_its_parent_is_reset_without_a_wiped_page(monkey
 def test_a_child_that_no_hook_was_called_in_is_reset_before_it_takes_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a wiped page, only the pid tells of a fork that bypasses Python."""
     guard, member = ForkGuard(), Member()
-    monkeypatch.setattr(guard, "_new_page", lambda: (None, b"\1"))
+    monkeypatch.setattr(guard, "_new_page", lambda: b"\1")
     guard.reset_in_child(member)
     guard._pid = -1
     assert guard.in_one_process(lambda: (guard.generation, member.resets)) == (1, 1)
