@@ -5,7 +5,6 @@ Those of a server are functions that need the reply of INFO, in one table, and t
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import time
@@ -19,7 +18,7 @@ from snowredis.monitor.pool import stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import WHY_UNIDENTIFIED, read_lua, text_of
-from snowredis.snowflake.crash.files import OFF, VARIABLE, RecordsOff, find_place, make_file, remove
+from snowredis.snowflake.crash.files import OFF, VARIABLE, RecordsOff, find_place, made_file, remove
 from snowredis.snowflake.protocol.pool_config import signature_fields
 
 # results of each level, from a text and an advice; ok: all is well, unknown: the check was not possible
@@ -53,11 +52,8 @@ def check_crash_records() -> Condition:
     try:
         place = find_place(make=True)
         path = os.path.join(place.top, f"try.{place.own.namespace}", f"{place.own.pid}.{os.urandom(6).hex()}")
-        try:
-            os.close(make_file(path))
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                remove(path)
+        with made_file(path):
+            remove(path)
     except (RecordsOff, OSError) as error:
         if os.environ.get(VARIABLE) == OFF:
             return ok(f"off, by {VARIABLE}: a kill leaves the lease until its ttl has passed")

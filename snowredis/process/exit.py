@@ -18,7 +18,7 @@ import time
 import weakref
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from snowredis.process.fork import listed, run_in_forked_children
 from snowredis.process.log import log
@@ -154,24 +154,17 @@ class End(IntEnum):
     SIGTERM = 3
 
 
-class NotesEnd(Protocol):
-    """An object that notes how its process ends: the file of a crash record."""
-
-    def note_end(self, end: End) -> None:
-        """Note *end* unless an end was noted before. Does nothing in a forked child."""
-
-
 class EndNotes:
     """Lets crash records note how this process ends, from the first one on: at exit, os._exit(), close_on_sigterm()."""
 
     def __init__(self) -> None:
-        self._members: weakref.WeakSet[NotesEnd] = weakref.WeakSet()
+        self._members: weakref.WeakSet[Any] = weakref.WeakSet()
         self._is_installed = False
         # the process that is at its end: what is added there from then on is noted at once
         self._exiting_pid = 0
 
-    def add(self, member: NotesEnd) -> None:
-        """Let *member* note the end of this process, too, as long as it exists."""
+    def add(self, member: Any) -> None:
+        """Let the file of a crash record note the end of this process, too, as long as it exists."""
         if not self._is_installed:
             self._is_installed = True
             atexit.register(self._note_exit)

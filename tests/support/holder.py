@@ -12,16 +12,16 @@ from snowredis.snowflake.protocol.messages import (
     KILLED,
     NO_TERMS,
     NOW,
-    ClaimReply,
+    ClaimRefused,
     ClaimRequest,
-    CreateReply,
+    Created,
     CreateRequest,
+    Exists,
     Granted,
     Lost,
     Released,
     ReleaseRequest,
     Renewed,
-    RenewReply,
     RenewRequest,
     Reply,
     Seen,
@@ -42,9 +42,9 @@ def fresh_hex() -> str:
     return f"{hashlib.sha256(b'%d' % number).hexdigest()[:24]}{number:08x}"
 
 
-def create(store: Store, caller_ms: int) -> CreateReply:
+def create(store: Store, caller_ms: int) -> Created | Exists:
     """Create the pool of *store*, as a person does."""
-    reply: CreateReply = store.ask(CreateRequest(Seen(), caller_ms))
+    reply: Created | Exists = store.ask(CreateRequest(Seen(), caller_ms))
     return reply
 
 
@@ -81,7 +81,7 @@ class Holder:
         self.terms = self.terms._replace(**values)
         return self
 
-    def ask_claim(self, *, ahead_ms: int = 0, now: bool = False) -> ClaimReply:
+    def ask_claim(self, *, ahead_ms: int = 0, now: bool = False) -> Granted | ClaimRefused:
         """Ask for a lease; *now*: for lanes that are usable at once."""
         options = self.options + NOW * now
         request = ClaimRequest(self.seen, self.now_ms() + ahead_ms, self.token, self.owner, options=options)
@@ -99,11 +99,11 @@ class Holder:
         assert isinstance(answer, Settling), answer
         return answer
 
-    def ask_renew(self, pending: str = "", *, ahead_ms: int = 0) -> RenewReply:
+    def ask_renew(self, pending: str = "", *, ahead_ms: int = 0) -> Renewed | Lost:
         pending = pending or fresh_hex()
         now_ms, stats = self.now_ms() + ahead_ms, WorkerStats(7, 3, -2, 0, 0)
         request = RenewRequest(self.seen, now_ms, self.token, self.owner, self.terms, pending, stats)
-        answer: RenewReply = self._learn(self.store.ask(request))
+        answer: Renewed | Lost = self._learn(self.store.ask(request))
         if isinstance(answer, Renewed):
             self.terms = answer.terms
         return answer

@@ -157,7 +157,7 @@ class ProgramLease:
         # a generator for this lease alone: it makes no ids
         self._ids = connect(**settings)
         try:
-            self._ids._lease_manager.slot.lend()
+            self._ids._lease_manager.slot.lent = True
             self._lease = self._ids.claim()
             # the end of the reservation on the wall clock and on the monotonic one
             self._end = self._end_of(self._lease)

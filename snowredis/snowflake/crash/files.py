@@ -22,6 +22,7 @@ import stat
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from snowredis.process.exit import ENDS, End
@@ -79,21 +80,6 @@ class FileName(NamedTuple):
         return f"{pid}.{started}.{number}{end}"
 
 
-def family_name(store: Store, parent: ProcessName) -> str:
-    """Return the name of a directory: of the processes that *parent* started and that use the pool of *store*.
-
-    DIGEST.NAMESPACE, the namespace of pids. In another namespace of networks, or of mounts, or below another root, the
-    address of the pool may lead to another server.
-    """
-    spaces = [_inode("/")]
-    for kind in ("net", "mnt"):
-        with contextlib.suppress(OSError):
-            spaces.append(os.readlink(f"/proc/self/ns/{kind}"))
-    pool = f"{store.locator}\n{store.config.name}\n{store.config.signature}"
-    text = f"{pool}\n{parent.pid} {parent.started} {parent.namespace}\n{spaces}"
-    return f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.{parent.namespace}"
-
-
 def _inode(path: str) -> str:
     status = os.stat(path)
     return f"{status.st_dev:x}:{status.st_ino:x}"
@@ -119,7 +105,8 @@ class RecordFiles:
                 # these are the parent's. The pid is set last: another thread of this child may read it meanwhile
                 self.unused, self.unreleased, self._pid = [], deque(), place.own.pid
             path = os.path.join(place.family(store, place.parent), str(FileName(place.own, os.urandom(6).hex())))
-            address = _create(path, self._spare())
+            with made_file(path) as descriptor:
+                address = _map(descriptor, self._spare())
             inode = _inode(path)
             page = _view(address)
         except (RecordsOff, OSError) as error:
@@ -280,8 +267,18 @@ class Place(NamedTuple):
     parent: ProcessName
 
     def family(self, store: Store, parent: ProcessName) -> str:
-        """Return the directory of the records of the processes that *parent* started."""
-        return os.path.join(self.top, family_name(store, parent))
+        """Return the directory of the processes that *parent* started and that use the pool of *store*.
+
+        Its name is DIGEST.NAMESPACE, the namespace of pids. In another namespace of networks, or of mounts, or below
+        another root, the address of the pool may lead to another server.
+        """
+        spaces = [_inode("/")]
+        for kind in ("net", "mnt"):
+            with contextlib.suppress(OSError):
+                spaces.append(os.readlink(f"/proc/self/ns/{kind}"))
+        pool = f"{store.locator}\n{store.config.name}\n{store.config.signature}"
+        text = f"{pool}\n{parent.pid} {parent.started} {parent.namespace}\n{spaces}"
+        return os.path.join(self.top, f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.{parent.namespace}")
 
 
 def find_place(*, make: bool = False) -> Place:
@@ -332,20 +329,9 @@ def _default_directory() -> str:
     return ""
 
 
-def _create(path: str, address: int) -> int:
-    """Create a file for one record; return where it is in memory: at *address*, unless that is 0. Raises OSError."""
-    descriptor = make_file(path)
-    try:
-        return _map(descriptor, address)
-    except BaseException:
-        remove(path)
-        raise
-    finally:
-        os.close(descriptor)
-
-
-def make_file(path: str) -> int:
-    """Make a file with all of its memory; return its descriptor. Raises OSError."""
+@contextlib.contextmanager
+def made_file(path: str) -> Iterator[int]:
+    """Make a file with all of its memory; yield its descriptor, and remove it if the block fails. Raises OSError."""
     descriptor = _new_file(path)
     try:
         if hasattr(os, "fchmod"):
@@ -356,11 +342,12 @@ def make_file(path: str) -> int:
             os.posix_fallocate(descriptor, 0, PAGE_BYTES)
         else:
             os.write(descriptor, bytes(PAGE_BYTES))
+        yield descriptor
     except BaseException:
-        os.close(descriptor)
         remove(path)
         raise
-    return descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _new_file(path: str) -> int:
@@ -376,7 +363,7 @@ def _new_file(path: str) -> int:
 
 
 def _map(descriptor: int, address: int) -> int:
-    """Map a file into memory, or no file if *descriptor* is -1, and return the address.
+    """Map a file into memory, or no file if *descriptor* is -1, and return the address: *address*, unless that is 0.
 
     Python's own mmap would keep a descriptor of it.
     """

@@ -34,6 +34,8 @@ UNUSED_S = 3600.0
 UNKNOWN_S = 24 * 3600.0
 # the same for a process that ended while its claim had no reply, in an outage
 UNANSWERED_S = 60.0
+# leases of dead processes that are released at once, by a claim, for which an id has to wait
+MOST_AT_ONCE = 8
 # one look in so many removes such files, too, in this many directories
 CLEAN_ONE_IN, MOST_CLEANED = 500, 100
 # files that one look reads, if there are more: each takes some 10 us
@@ -75,23 +77,27 @@ Found = tuple[Directory, FileName]
 
 
 class DeadProcesses:
-    """Looks for leases that dead processes left, at the cost of a few system calls. Does not talk to Redis."""
+    """Looks for leases that dead processes left, at the cost of a few system calls.
 
-    def __init__(self, store: messages.Store) -> None:
-        self._store = store
+    Args:
+        talk: calls a function that talks to the store, with its arguments.
+    """
+
+    def __init__(self, store: messages.Store, talk: Callable[..., int]) -> None:
+        self._store, self._talk = store, talk
         # for this process and the constants of the pool, which may lack its number at first
         self._key: tuple[int, PoolConfig] | None = None
         self._access: RecordAccess | None = None
         # the number of the file that is looked at next; each process begins at another one
         self._next = RANDOM.randrange(MOST_LOOKED_AT)
 
-    def release(self, most: int, talk: Callable[..., int], *, only_next: bool = False) -> int:
-        """Release leases that dead processes left, *most* at most.
+    def release(self, *, only_next: bool = False) -> int:
+        """Release leases that dead processes of this machine left, MOST_AT_ONCE at most.
 
-        Never raises, except for what interrupts this thread.
+        Never raises, except for what interrupts this thread. Blocks for one round trip to Redis each; LOCK_LIMIT_S for
+        another thread.
 
         Args:
-            talk: calls a function that talks to the store, with its arguments.
             only_next: look at one neighbor, each time at another one, and at the others only if that one is dead. So a
                 heartbeat costs the same however many neighbors there are.
 
@@ -102,7 +108,7 @@ class DeadProcesses:
             access = self._own_access()
             if access is None or not self._sees_death(access, only_next=only_next):
                 return 0
-            return talk(sweep, self._store, most, access, LONGEST_S)
+            return self._talk(sweep, self._store, MOST_AT_ONCE, access, LONGEST_S)
         except SnowredisError:
             return 0
         except Exception as error:
@@ -128,10 +134,10 @@ class DeadProcesses:
             found = [found[self._next % len(found)]]
         return any(_dead(access, found))
 
-    def take_over(self, accept: Callable[[Credentials], T | None], record: Callable[[T], T]) -> T | None:
+    def take_over(self, accept: Callable[[Credentials], T | None]) -> T | None:
         """Take over the lease of a dead process. See take_over()."""
         access = self._own_access()
-        return None if access is None else take_over(access, accept, record)
+        return None if access is None else take_over(access, accept)
 
     def disown(self) -> None:
         """Let no process take their leases over. See disown()."""
@@ -275,28 +281,25 @@ def release_dead(store: messages.Store, credentials: Credentials) -> int | None:
     return terms.worker if isinstance(store.ask(request), messages.Released) else None
 
 
-def take_over(access: RecordAccess, accept: Callable[[Credentials], T | None], record: Callable[[T], T]) -> T | None:
+def take_over(access: RecordAccess, accept: Callable[[Credentials], T | None]) -> T | None:
     """Take over the lease of a dead sibling, from which no release was ever sent. Does not talk to Redis.
 
-    Args:
-        accept: returns what is made of the credentials in a crash record; None if this lease is of no use.
-        record: records that as a lease of this process, before any id is made.
-
     Returns:
-        the result of *record*; None if there is no such lease.
+        what *accept* makes of the credentials in a crash record; None if there is no such lease, or each is of no use
+        to *accept*. The caller records it before any id is made.
     """
     for files, name in _dead(access, _files(access.siblings)):
         if name.taker is not None or (taken := _take(access.own, files, name, accept)) is None:
             continue
-        # removed before the new record is written: a process that is killed here leaves no file. With two files, one
-        # process could take the lease over by the newer file while another one releases it by the older file
+        # removed before the new record is written: a process that is killed in between leaves no file. With two files,
+        # one process could take the lease over by the newer file while another one releases it by the older file
         try:
             files.remove(str(name._replace(taker=access.own)))
         except FileNotFoundError:
             pass
         except OSError:
             continue
-        return record(taken)
+        return taken
     return None
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import NamedTuple
 
 from snowredis.core.layout import Layout
+from snowredis.snowflake.crash.files import RECORDS
 from snowredis.snowflake.crash.record import NO_RECORD, CrashRecord, Credentials
-from snowredis.snowflake.protocol.messages import NO_STATS, Store, Terms, WorkerStats, hash_of
+from snowredis.snowflake.protocol.messages import Store, Terms, WorkerStats, hash_of
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 
@@ -145,11 +145,13 @@ class LeaseSlot:
         oldest: the lowest serial that is not void.
         latest: the lease that was stored last and not removed, even if it is void.
         record: where the lease is recorded in case of a crash.
-        lent: true if another program makes the ids of the lease, for which no outage lane is claimed.
+        lent: true if another program makes the ids of the lease, in its first lane only: no outage lane is claimed.
+            Nobody here knows which times that program used. So no lease is recorded: that program may go on when this
+            process was killed, and the worker id must not be released before the lease ends.
     """
 
-    def __init__(self, store: Store, new_record: Callable[[Store], CrashRecord]) -> None:
-        self._store, self._open_record = store, new_record
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._serials = itertools.count(1)
         self.oldest = 0
         self.latest: HeldLease | None = None
@@ -158,14 +160,6 @@ class LeaseSlot:
         self._asked = (0, "", "")
         self.record = NO_RECORD
         self.lent = False
-
-    def lend(self) -> None:
-        """Let another program make the ids of the lease, in its first lane only.
-
-        Nobody here knows which times that program used. So no lease is recorded: that program may go on when this
-        process was killed, and the worker id must not be released before the lease ends.
-        """
-        self.lent, self._open_record = True, lambda _: NO_RECORD
 
     def next_serial(self) -> int:
         """Return the serial of a new claim, greater than all before."""
@@ -263,12 +257,6 @@ class LeaseSlot:
             self.latest = None
         return held
 
-    def record_taken(self, record: CrashRecord, taken: HeldLease) -> HeldLease:
-        """Record the lease of a dead process as one of this process; return it."""
-        # first: what is recorded of a lease includes what the process before may have used
-        record.note_outage_use(taken.outage_used_ms)
-        return taken._replace(is_recorded=record.write(taken.credentials(NO_STATS)))
-
     def clear_record(self) -> None:
         """Record that nothing is held, unless a lease is stored here."""
         record = self.record
@@ -304,4 +292,4 @@ class LeaseSlot:
         record.give_up()
 
     def _new_record(self) -> CrashRecord:
-        return self._open_record(self._store)
+        return NO_RECORD if self.lent else RECORDS.new_record(self._store)

@@ -16,7 +16,6 @@ from snowredis.process import VERSION
 from snowredis.process.log import log
 from snowredis.process.names import PROCESS, owner_text, process_mark, random_name
 from snowredis.process.threads import is_interruption
-from snowredis.snowflake.crash.files import RECORDS
 from snowredis.snowflake.crash.sweep import DeadProcesses
 from snowredis.snowflake.lease.context import Context, PoolView
 from snowredis.snowflake.lease.conversation import Conversation
@@ -47,9 +46,9 @@ class LeaseManager:
         # random, for people who look at the pool; a forked child has another
         self._name = ""
         self.conversation = Conversation(store.where)
-        self.slot = LeaseSlot(store, RECORDS.new_record)
+        self.slot = LeaseSlot(store)
         self.view = PoolView(context)
-        self.dead_processes = DeadProcesses(store)
+        self.dead_processes = DeadProcesses(store, self.conversation.run)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
         self.ids_made = 0

@@ -135,7 +135,7 @@ class MemoryStore:
 
     # --- claim, renew, release ---------------------------------------------------------------------------
 
-    def _claim(self, request: messages.ClaimRequest) -> messages.ClaimReply:
+    def _claim(self, request: messages.ClaimRequest) -> messages.Reply:
         now, capped = self._read_clocks(request.caller_ms)
         token_hash, first_renewal_id = hash_of(request.token), f"{self._version:0{FIRST_DIGITS}x}"
         for worker, record in self._records.items():
@@ -221,7 +221,7 @@ class MemoryStore:
         first_ms = min(record.lease_end_ms for record in records.values())
         return messages.PoolFull(*self._pool(now), max(0, first_ms - now))
 
-    def _renew(self, request: messages.RenewRequest) -> messages.RenewReply:
+    def _renew(self, request: messages.RenewRequest) -> messages.Reply:
         now, capped = self._read_clocks(request.caller_ms)
         terms, worker, token_hash = request.lease, request.lease.worker, hash_of(request.token)
         record, has_lane = self._records.get(worker, LeaseRecord()), terms.outage_until_ms is not None
@@ -242,7 +242,7 @@ class MemoryStore:
         renewed = self._extend(worker, renewed, now, capped, has_lane=has_lane)
         return messages.Renewed(*self._pool(now), self._terms(worker, renewed, has_lane=has_lane), False)
 
-    def _release(self, request: messages.ReleaseRequest) -> messages.ReleaseReply:
+    def _release(self, request: messages.ReleaseRequest) -> messages.Reply:
         now, _ = self._read_clocks(request.caller_ms)
         worker, record = request.lease.worker, self._records.get(request.lease.worker)
         pending = request.pending

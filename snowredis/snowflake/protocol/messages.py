@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 from snowredis.core.values import time_text
 from snowredis.servers.scripts import Reason, ScriptReply, flag
@@ -323,20 +323,11 @@ class Absent(Reply):
     """Reply to a deletion or to a note: nothing changed, since no such pool exists."""
 
 
-ClaimReply: TypeAlias = Granted | ClaimRefused
-RenewReply: TypeAlias = Renewed | Lost
-ReleaseReply: TypeAlias = Released | Gone
-CreateReply: TypeAlias = Created | Exists
-
-
 # --- stores --------------------------------------------------------------------------------------------
 
 
 class Request(Protocol):
     """Request of any script of a pool."""
-
-    @property
-    def seen(self) -> Seen: ...
 
     @property
     def caller_ms(self) -> int: ...
@@ -349,21 +340,17 @@ class Store(Protocol):
 
     Calls block for a round trip, about two seconds at most. They raise StoreUnavailable and its subclasses,
     LayoutMismatch if the pool has another signature, and ConfigError for arguments that the store refuses.
+
+    Attributes:
+        where: the address, without password, for messages.
+        config: of the pool.
+        locator: what tells the server from all others that processes of this machine reach. Empty if that is unknown,
+            or if no other process can reach the pool: its leases have no crash records.
     """
 
-    @property
-    def where(self) -> str:
-        """Return the address, without password, for messages."""
-
-    @property
-    def config(self) -> PoolConfig: ...
-
-    @property
-    def locator(self) -> str:
-        """Return what tells the server from all others that processes of this machine reach.
-
-        Empty if that is unknown, or if no other process can reach the pool: its leases have no crash records.
-        """
+    where: str
+    config: PoolConfig
+    locator: str
 
     def ask(self, request: Request) -> Any:
         """Do what *request* says, in one step; return the reply, of one of the classes above."""

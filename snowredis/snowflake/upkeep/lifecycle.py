@@ -1,6 +1,7 @@
-"""The life of a generator's leases: what a heartbeat does, and how the last lease ends.
+"""The life of a generator's leases: claims, what a heartbeat does, and how the last lease ends.
 
-Claims: claiming.py. Renewals and the outage lane: renewing.py.
+A claim may take over what dead processes of this host left. No lease is released before its range is sealed and its
+marks are read. Renewals and the outage lane: renewing.py.
 """
 
 from __future__ import annotations
@@ -11,23 +12,30 @@ from snowredis import errors
 from snowredis.core.lanes import SEALED
 from snowredis.process.log import log
 from snowredis.process.threads import locked
+from snowredis.snowflake.crash.record import Credentials
+from snowredis.snowflake.crash.sweep import MOST_AT_ONCE
 from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.lease.context import Context
-from snowredis.snowflake.lease.held import HeldLease
+from snowredis.snowflake.lease.held import Claimed, HeldLease
 from snowredis.snowflake.lease.requests import LeaseManager
-from snowredis.snowflake.upkeep.claiming import MOST_AT_ONCE, Claims
+from snowredis.snowflake.protocol.messages import NO_STATS, pool_id
 from snowredis.snowflake.upkeep.heartbeat import HeartbeatThread
 from snowredis.snowflake.upkeep.pace import Asked, Pace
-from snowredis.snowflake.upkeep.renewing import Renewals
+from snowredis.snowflake.upkeep.renewing import OUTAGE_MS, Renewals
 
 # how often a heartbeat releases MOST_AT_ONCE leases of dead processes
 TIMES_AT_BEAT = 25
 # the part of the time between two heartbeats after which the rest of them wait for the next one
 SWEEP_SHARE = 0.25
 
+_NO_LEASE = (
+    "This process has no lease, and no process with the same parent ended with one: it makes ids as soon as Redis "
+    "replies. Processes that have a lease go on meanwhile, so do not restart them"
+)
+
 
 class LeaseLifecycle:
-    """Keeps the lease of one generator alive, and ends it.
+    """Claims the leases of one generator, keeps them alive, and ends them.
 
     Attributes:
         pace: says when Redis is asked again.
@@ -41,7 +49,140 @@ class LeaseLifecycle:
         self.pace = Pace(context.config.heartbeat_ms / 1000, claim_timeout, context.random)
         self.thread = HeartbeatThread(context, leases, allocator.generator, self.pace)
         self.renewals = Renewals(context, leases, allocator, self.pace, self.thread)
-        self.claims = Claims(context, leases, allocator, self.pace, self.renewals)
+
+    # --- claims ------------------------------------------------------------------------------------
+
+    def claim(self, *, instead_of: int = 0, now: bool = False, gives_up: bool = True) -> Claimed:
+        """Claim a worker id, and release the lease that it replaces. See LeaseManager.send_claim()."""
+        conversation = self._leases.conversation
+        if refusal := self.pace.refusal(Asked.SETTINGS, self._clock.monotonic()):
+            raise refusal
+        try:
+            # this comes first: ids contain the number of the pool. A process that does not know it takes nothing over
+            conversation.run(self._leases.prepare)
+            try:
+                try:
+                    claimed = conversation.run(self._leases.send_claim, now, instead_of, gives_up)
+                except errors.PoolExhausted:
+                    if not self._leases.dead_processes.release():
+                        raise
+                    claimed = conversation.run(self._leases.send_claim, now, instead_of, gives_up)
+            except errors.StoreUnavailable as error:
+                if not error.retry or not conversation.run(self._take_over):
+                    self._explain(error)
+                    raise
+                self.pace.failed(Asked.RENEWAL, error, self._clock.monotonic())
+                return Claimed()
+            self.pace.succeeded(Asked.RENEWAL)
+            self.pace.succeeded(Asked.SETTINGS)
+        except errors.SnowredisError as error:
+            if isinstance(error, errors.LayoutMismatch):
+                self.pace.failed(Asked.SETTINGS, error, self._clock.monotonic())
+                self.renewals.seal_if_lost()
+            self.renewals.check_clocks()
+            raise
+        fresh, old = claimed.granted, claimed.replaced
+        if fresh is not None:
+            if claimed.void:
+                # suspended meanwhile, so no id was made; in a forked child this does nothing
+                self._leases.release(fresh, "0" * len(fresh.terms.lanes_ms))
+            self.renewals.go_back()
+        if old is not None:
+            opened = locked(self._generator._lock, self._allocator.seal_through, old)
+            self._leases.release(old, opened, self.renewals.stats())
+        if fresh is not None:
+            # a clock-back under another lease is no event of this one
+            self.renewals.clock_backs_before = sum(self._leases.counts.clock_backs.values())
+            if not claimed.void:
+                log.info("pool %s: claimed worker id %d", self._pool, fresh.lease.worker)
+        if self._leases.held is not None:
+            # Redis replies; the next claims find the worker ids
+            self._leases.dead_processes.release()
+        if claimed.settling_ms:
+            self.log_floor(self._leases.view.floor_ms - self._context.now_ms())
+        return claimed
+
+    def log_floor(self, left_ms: float) -> None:
+        """Log that ids are *left_ms* away, once for each wait for a floor."""
+        if self.pace.says_floor(left_ms / 1000, self._clock.monotonic()):
+            log.warning(
+                "pool %s: new workers wait %.1f s, so that no id is repeated: Redis did not know the pool, or was "
+                "restarted. A pool that no process has used before is created without this wait by: snowredis pool "
+                "create %s",
+                self._pool,
+                left_ms / 1000,
+                self._pool,
+            )
+
+    def _explain(self, error: errors.StoreUnavailable) -> None:
+        """Say in *error* what it means for a process that has just started, in a pool with outage lanes."""
+        slot = self._leases.slot
+        if slot.latest is None and slot.lost_lease is None and self._context.config.outage_reserve_ms and error.retry:
+            error.advice = f"{error.advice}. {_NO_LEASE}"
+            error.args = error.where, error.reason, error.advice
+
+    def _take_over(self) -> bool:
+        """Go on with the lease of a dead sibling, while Redis is away; return whether there is one."""
+        leases, slot, guard = self._leases, self._leases.slot, self._context.guard
+        if slot.lent or slot.latest is not None or slot.lost_lease is not None or leases.closed or leases.suspended:
+            return False
+        serial, generation = slot.next_serial(), guard.generation
+        # opened before the credentials are read, as for a claim: a child that is forked meanwhile records nothing
+        record = slot.open_record(serial)
+
+        def accept(credentials: Credentials) -> HeldLease | None:
+            now_ms = self._context.now_ms()
+            taken = HeldLease.taken_over(credentials, leases.config, serial, generation)._replace(taken_ms=now_ms)
+            seen = leases.view.seen.incarnation
+            is_ours = not seen or pool_id(seen) == pool_id(taken.lease.incarnation)
+            is_ours = is_ours and leases.view.agree_since(taken.clocks_s)
+            return taken if is_ours and self._is_of_use(taken) else None
+
+        taken = leases.dead_processes.take_over(accept)
+        if taken is None:
+            return False
+        # first: what is recorded of a lease includes what the process before may have used
+        record.note_outage_use(taken.outage_used_ms)
+        if guard.forked_since(generation) or not slot.hold(taken, NO_STATS, fresh=True):
+            return False
+        leases.view.note_taken(taken.clocks_s)
+        leases.lost_worker = None
+        text = "pool %s: Redis does not reply; took over worker id %d of a process with the same parent that has ended"
+        log.warning(text, self._pool, taken.lease.worker)
+        return True
+
+    def _is_of_use(self, taken: HeldLease) -> bool:
+        """Return whether the outage lane of *taken* is open soon: it may open a day later, and another be better."""
+        layout, lease = self._context.config.layout, taken.lease
+        soon = layout.tick_at(self._context.now_ms() + OUTAGE_MS) + 1
+        return max(lease.opens[-1], layout.first_tick_from(taken.outage_used_ms)) <= soon < lease.outage_until
+
+    def replace(self, behind_ms: int) -> None:
+        """Claim a worker id whose lanes fit a clock that went back by *behind_ms*, then release the old one.
+
+        Raises:
+            ClockMovedBack: none is available, or none was a moment ago.
+        """
+        held, now_s = self._leases.held, self._clock.monotonic()
+        if held is None:
+            return
+        if self.pace.refusal(Asked.REPLACEMENT, now_s):
+            raise errors.ClockMovedBack(behind_ms, self._context.rules.policy)
+        claimed, cause = Claimed(), None
+        try:
+            # with durability none, each new lease begins as after a loss
+            claimed = self.claim(instead_of=held.serial, now=self._context.config.durability != "none")
+        except (errors.PoolExhausted, errors.ClockMovedBack, errors.StoreUnavailable) as error:
+            cause = errors.as_cause(error)
+        if claimed.settling_ms or cause is not None:
+            self._context.clock_backs.note(behind_ms, "refusal", self._allocator.ids_made)
+            refused = errors.ClockMovedBack(behind_ms, self._context.rules.policy)
+            self.pace.failed(Asked.REPLACEMENT, refused, now_s)
+            raise refused from cause
+        if claimed.replaced is not None:
+            self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
+
+    # --- the heartbeat -----------------------------------------------------------------------------
 
     def claim_in_background(self) -> None:
         """Let the heartbeat claim a worker id, if there is none; without a thread, try once here. Never raises."""
@@ -64,7 +205,7 @@ class LeaseLifecycle:
                 self._after_renewal()
             elif not (self._leases.closed or self._leases.suspended):
                 # a heartbeat never gives up: the calls that want an id do
-                settling_ms = self.claims.claim(gives_up=False).settling_ms
+                settling_ms = self.claim(gives_up=False).settling_ms
                 self._release_if_ended()
                 held = self._leases.held
                 is_first = held is not None
@@ -87,8 +228,11 @@ class LeaseLifecycle:
         # a few at a time, since other threads may want to talk to Redis, and no longer than leaves time for a renewal
         until_s = self._clock.monotonic() + self._context.config.heartbeat_ms / 1000 * SWEEP_SHARE
         for number in range(TIMES_AT_BEAT):
-            if self.claims.release_dead(only_next=number == 0) < MOST_AT_ONCE or self._clock.monotonic() >= until_s:
+            released = self._leases.dead_processes.release(only_next=number == 0)
+            if released < MOST_AT_ONCE or self._clock.monotonic() >= until_s:
                 break
+
+    # --- the end -----------------------------------------------------------------------------------
 
     def release(self) -> None:
         """Release the lease, if there is one, with the lanes that were never opened. Never raises.

@@ -42,12 +42,12 @@ class ClaimWait:
         if refusal := pace.refusal(Asked.CLAIM, now_s):
             raise refusal
         if now_s < pause.due_s:
-            self._lifecycle.claims.log_floor(leases.view.floor_ms - self._context.now_ms())
+            self._lifecycle.log_floor(leases.view.floor_ms - self._context.now_ms())
             nap(self._clock, pause.due_s - now_s)
             return False
         try:
             gives_up = pace.gives_up(pause, now_s)
-            settling_ms = self._lifecycle.claims.claim(gives_up=gives_up).settling_ms
+            settling_ms = self._lifecycle.claim(gives_up=gives_up).settling_ms
         except (errors.PoolExhausted, errors.StoreUnavailable) as error:
             failed_s = self._clock.monotonic()
             if pace.begins_wait(pause, error, failed_s):
@@ -104,7 +104,7 @@ class ClaimWait:
             raise self._skewed(-int(ms), limit_ms)
         if self._leases.view.floor_ms > self._context.now_ms():
             # else another process had reserved these times
-            self._lifecycle.claims.log_floor(ms)
+            self._lifecycle.log_floor(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
         is_old = not self._pace.just_renewed(self._leases.view.renewed_ago_s)
         if self._leases.held is not None and not self._clock.background and is_old:
@@ -165,7 +165,7 @@ class SlowPath:
                 elif isinstance(decision, RenewLease):
                     self._ask_for_time()
                 elif isinstance(decision, ClaimAnother):
-                    self._lifecycle.claims.replace(decision.behind_ms)
+                    self._lifecycle.replace(decision.behind_ms)
                 elif isinstance(decision, RaiseClockBack):
                     self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
                     raise errors.ClockMovedBack(decision.behind_ms, self._context.rules.policy)

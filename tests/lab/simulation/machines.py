@@ -174,14 +174,9 @@ class Machines:
         self._sim.fired["reclaim"] += released
         return released
 
-    def take_over(
-        self,
-        process: Process,
-        accept: Callable[[Credentials], HeldLease | None],
-        record: Callable[[HeldLease], HeldLease],
-    ) -> HeldLease | None:
+    def take_over(self, process: Process, accept: Callable[[Credentials], HeldLease | None]) -> HeldLease | None:
         """Do what sweep.py does for a process that starts while Redis is away."""
-        taken = sweep.take_over(self.access_of(process), accept, record)
+        taken = sweep.take_over(self.access_of(process), accept)
         self._sim.fired["taken over"] += taken is not None
         if taken is not None and self._sim.tracer is not None:
             self._sim.tracer.taken_over(process.name, taken)

@@ -344,7 +344,6 @@ class Process:
             (old.slot.latest, old.slot.latest),
             (old.slot._lost_lease, old.slot._lost_lease),
             (old.slot.record, NO_RECORD),
-            (old.slot._open_record, old.slot._open_record),
         ]
         memo = {id(thing): replacement for thing, replacement in instead}
         for slot in SnowflakeGenerator.__slots__:

@@ -16,7 +16,6 @@ from snowredis.snowflake.crash.record import CrashRecord, Credentials, read_page
 from snowredis.snowflake.lease.context import PoolView
 from snowredis.snowflake.lease.held import Claimed, HeldLease
 from snowredis.snowflake.protocol.messages import NO_STATS, WorkerStats
-from snowredis.snowflake.upkeep.claiming import Claims
 from snowredis.snowflake.upkeep.lifecycle import LeaseLifecycle
 from snowredis.snowflake.upkeep.renewing import Renewals
 from tests.lab.simulation.machines import Machines, Page
@@ -118,13 +117,11 @@ class SharedMachines(Machines):
 class ForgetfulProcesses(SimDeadProcesses):
     """Takes the lease of a dead process over without what that process used."""
 
-    def take_over(
-        self, accept: Callable[[Credentials], HeldLease | None], record: Callable[[HeldLease], HeldLease]
-    ) -> HeldLease | None:
+    def take_over(self, accept: Callable[[Credentials], HeldLease | None]) -> HeldLease | None:
         def unused(credentials: Credentials) -> HeldLease | None:
             return accept(credentials._replace(outage_used_ms=0))
 
-        return super().take_over(unused, record)
+        return super().take_over(unused)
 
 
 class ForgetfulKeeper(SimKeeper):
@@ -182,7 +179,7 @@ class CopyingMachines(Machines):
         return found.inode if found else ""
 
 
-class EagerClaims(Claims):
+class EagerClaims(LeaseLifecycle):
     """Takes over whatever has not ended, open or not."""
 
     def _is_of_use(self, taken: HeldLease) -> bool:
@@ -199,7 +196,6 @@ class Rule:
     guard: type[SimGuard] = SimGuard
     lifecycle: type[LeaseLifecycle] = LeaseLifecycle
     renewals: type[Renewals] = Renewals
-    claims: type[Claims] = Claims
     record: type[CrashRecord] = CrashRecord
     machines: type[Machines] = Machines
     # what a person did and is not put on disk
@@ -318,7 +314,7 @@ RULES: dict[str, Rule] = {
     "no take-over after a release": Rule(record=SilentRecord),
     "no take-over after a copy": Rule(lease_manager=BequeathingKeeper),
     "record of a copied directory": Rule(machines=CopyingMachines),
-    "a lease of use": Rule(claims=EagerClaims),
+    "a lease of use": Rule(lifecycle=EagerClaims),
 }
 
 
@@ -344,7 +340,6 @@ def switch_off(sim: Simulation, name: str) -> None:
             lifecycle = self.generator._lifecycle
             lifecycle.__class__ = rule.lifecycle
             lifecycle.renewals.__class__ = rule.renewals
-            lifecycle.claims.__class__ = rule.claims
 
     sim.network.edit = edit
     sim.name_rule = rule.name

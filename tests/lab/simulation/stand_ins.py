@@ -14,6 +14,7 @@ from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.crash.record import NO_RECORD, CrashRecord, Credentials
+from snowredis.snowflake.crash.sweep import MOST_AT_ONCE
 from snowredis.snowflake.lease.context import PoolView
 from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.lease.requests import LeaseManager
@@ -113,18 +114,16 @@ class SimDeadProcesses:
     def __init__(self, process: Process) -> None:
         self.process = process
 
-    def release(self, most: int, talk: Callable[..., int], *, only_next: bool = False) -> int:
+    def release(self, *, only_next: bool = False) -> int:
         machines = self.process.sim.machines
         if machines is not None:
             with contextlib.suppress(SnowredisError):
-                return talk(lambda: machines.sweep(self.process, most))
+                return self.process.lease_manager.conversation.run(machines.sweep, self.process, MOST_AT_ONCE)
         return 0
 
-    def take_over(
-        self, accept: Callable[[Credentials], HeldLease | None], record: Callable[[HeldLease], HeldLease]
-    ) -> HeldLease | None:
+    def take_over(self, accept: Callable[[Credentials], HeldLease | None]) -> HeldLease | None:
         machines = self.process.sim.machines
-        return None if machines is None else machines.take_over(self.process, accept, record)
+        return None if machines is None else machines.take_over(self.process, accept)
 
     def disown(self) -> None:
         machines = self.process.sim.machines

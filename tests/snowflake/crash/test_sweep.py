@@ -92,7 +92,7 @@ def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(
 
 @pytest.mark.parametrize(
     "limits",
-    [{"crash.sweep.LONGEST_S": 0}, dict.fromkeys(("upkeep.claiming.MOST_AT_ONCE", "upkeep.lifecycle.MOST_AT_ONCE"), 1)],
+    [{"crash.sweep.LONGEST_S": 0}, dict.fromkeys(("crash.sweep.MOST_AT_ONCE", "upkeep.lifecycle.MOST_AT_ONCE"), 1)],
     ids=["one conversation", "one beat"],
 )
 def test_a_beat_leaves_time_for_the_next_renewal_however_many_died(
@@ -443,7 +443,7 @@ def test_a_process_whose_pool_has_other_lanes_leaves_the_record_alone(
     other = replace(config_of(pool), layout=replace(ONE, backup_bits=3, sequence_bits=9))
     for config, looks in ((other, 0), (config_of(pool), 1)):
         with contextlib.closing(RedisStore(server.url, config)) as store:
-            assert sweep.DeadProcesses(store).release(8, lambda *_: 1) == looks
+            assert sweep.DeadProcesses(store, lambda *_: 1).release() == looks
 
 
 def test_a_record_of_a_stranger_is_never_read(

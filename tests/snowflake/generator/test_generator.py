@@ -26,7 +26,7 @@ from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.lease import conversation
 from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.protocol.memory_store import MemoryStore
-from snowredis.snowflake.protocol.messages import ClaimReply, ClaimRequest, Request, WorkerStats
+from snowredis.snowflake.protocol.messages import ClaimRequest, Reply, Request, WorkerStats
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.snowflake.conftest import make_pool
 from tests.support import warm
@@ -597,7 +597,7 @@ def test_a_claim_that_redis_may_have_is_sent_again_as_it_was(
 ) -> None:
     tokens: list[str] = []
 
-    def away(store: MemoryStore, request: ClaimRequest) -> ClaimReply:
+    def away(store: MemoryStore, request: ClaimRequest) -> Reply:
         tokens.append(request.token)
         error = snowredis.StoreUnavailable("memory", "no reply")
         error.is_unsent = unsent[(len(tokens) - 1) % 2]

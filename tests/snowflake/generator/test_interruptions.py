@@ -90,7 +90,7 @@ def test_a_claim_that_is_answered_after_a_suspension_is_void(clock: ManualClock)
         return answer
 
     store.ask = suspended_meanwhile  # type: ignore[method-assign]
-    answered_late = ids._lifecycle.claims.claim()
+    answered_late = ids._lifecycle.claim()
     assert (answered_late.replaced, ids.lease) == (None, None)
     store.ask = ask  # type: ignore[method-assign]
     assert ids.next_id() > 0
@@ -141,7 +141,7 @@ def test_a_suspension_in_the_middle_of_another_leaves_no_generator_that_never_cl
         ids.suspend()
         with Points({at: suspend_and_resume}):
             getattr(ids, name)()
-        ids._lease_manager.suspended or ids._lifecycle.claims.claim()
+        ids._lease_manager.suspended or ids._lifecycle.claim()
         assert ids._lease_manager.suspended is (ids.lease is None)
 
 
@@ -168,7 +168,7 @@ def test_a_lease_that_was_used_is_never_released_as_unused(monkeypatch: pytest.M
         return result
 
     monkeypatch.setattr(conversation, "run", then_the_other_thread)
-    ids._lifecycle.claims.claim()
+    ids._lifecycle.claim()
     assert store.releases == []
 
 
@@ -179,7 +179,7 @@ def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_b
     ids.claim()
     (current, _, _), old = ids._position, ids._lease_manager.held
     assert old is not None
-    ids._lifecycle.claims.claim(instead_of=old.serial)
+    ids._lifecycle.claim(instead_of=old.serial)
     assert not ids._supersede(current, SEALED, current._replace(state=None))
     assert ids.decode(ids.next_id()).worker != old.lease.worker
 

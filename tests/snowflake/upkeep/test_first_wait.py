@@ -11,7 +11,7 @@ import pytest
 import snowredis
 from snowredis.errors import PoolExhausted
 from snowredis.snowflake.protocol.memory_store import MemoryStore
-from snowredis.snowflake.protocol.messages import Behind, ClaimReply, Request, Seen
+from snowredis.snowflake.protocol.messages import Behind, Reply, Request, Seen
 from snowredis.snowflake.upkeep.pace import Pace
 from snowredis.testing import ManualClock, memory_pool
 from tests.support import warm
@@ -57,7 +57,7 @@ def test_a_request_that_was_late_is_no_clock_that_is_behind(monkeypatch: pytest.
     ids = pool.connect()
     ask, late_ms = MemoryStore.ask, 60_000
 
-    def late_claim(store: MemoryStore, request: Request) -> ClaimReply:
+    def late_claim(store: MemoryStore, request: Request) -> Reply:
         monkeypatch.setattr(MemoryStore, "ask", ask)
         clock.advance(late_ms)
         return Behind(clock.server_time_ms(), Seen("1-aa", 1), 0, None, late_ms)
