@@ -14,8 +14,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
 from snowredis import __version__
-from snowredis.monitor.metrics import Metric, SegmentTotals, TotalsTracker, by_metric
-from snowredis.process.exit import EXIT
+from snowredis.monitor.metrics import PROCESS, SEGMENTS, Metric, ProcessTotals, by_metric
 from snowredis.process.fork import GUARD
 
 _Callback = Callable[[CallbackOptions], Iterable[Observation]]
@@ -27,15 +26,15 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
     Call it once, after the SDK is set up; in forked workers, where the SDK is set up in them.
     """
     meter: Any = get_meter("snowredis", __version__, meter_provider)
+    totals = ProcessTotals(lambda: GUARD.members)
 
-    def callback(metric: Metric, of: TotalsTracker) -> _Callback:
+    def callback(metric: Metric) -> _Callback:
         def observe(_: CallbackOptions) -> Iterator[Observation]:
-            for labels, value in by_metric(of.samples()).get(metric, {}).items():
+            for labels, value in by_metric(totals.samples()).get(metric, {}).items():
                 yield Observation(value, dict(zip(metric.labels, labels, strict=True)))
 
         return observe
 
-    for of in (TotalsTracker(lambda: EXIT.members), SegmentTotals(lambda: GUARD.members)):
-        for metric in of.metrics:
-            create = meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
-            create(metric.otel, callbacks=[callback(metric, of)], unit=metric.unit, description=metric.text)
+    for metric in (*PROCESS, *SEGMENTS):
+        create = meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
+        create(metric.otel, callbacks=[callback(metric)], unit=metric.unit, description=metric.text)

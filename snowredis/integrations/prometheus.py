@@ -34,9 +34,8 @@ from snowredis.monitor.metrics import (
     PROCESS,
     SEGMENTS,
     Metric,
+    ProcessTotals,
     Samples,
-    SegmentTotals,
-    TotalsTracker,
     by_metric,
     samples_of_pools,
 )
@@ -61,7 +60,7 @@ class MetricFiles:
     """Writes the metrics of this process every *every_s* and at its end. Starts again in every forked child."""
 
     def __init__(self, every_s: float) -> None:
-        self._totals = (TotalsTracker(lambda: EXIT.members), SegmentTotals(lambda: GUARD.members))
+        self._totals = ProcessTotals(lambda: GUARD.members)
         self._every_s = every_s
         # the last warning, which is not repeated
         self._warning = ""
@@ -93,13 +92,13 @@ class MetricFiles:
     def _write_all(self) -> None:
         forget_dead_processes(Path(os.environ[VARIABLE]))
         with self._lock:
-            for totals in self._totals:
-                samples = totals.samples()
-                names = {labels[:1] for _, labels in samples}
-                gauges = [metric for metric in totals.metrics if metric.merged in _UNKNOWN]
-                unknown = {(metric, name): _UNKNOWN[metric.merged] for metric in gauges for name in names}
-                for (metric, labels), value in (unknown | samples).items():
-                    self._write(metric, labels, value)
+            samples = self._totals.samples()
+            # pools, and tags
+            names = {(metric.labels[0], labels[0]) for metric, labels in samples}
+            gauges = [metric for metric in self._metrics if metric.merged in _UNKNOWN]
+            unknown = {(one, (name,)): _UNKNOWN[one.merged] for one in gauges for of, name in names if of in one.labels}
+            for (metric, labels), value in (unknown | samples).items():
+                self._write(metric, labels, value)
 
     def _warn(self, problem: str) -> None:
         if problem and problem != self._warning:
@@ -170,15 +169,14 @@ class ProcessMetrics:
     """Collector for the generators of this process; see register()."""
 
     def __init__(self) -> None:
-        self._totals = (TotalsTracker(lambda: EXIT.members), SegmentTotals(lambda: GUARD.members))
+        self._totals = ProcessTotals(lambda: GUARD.members)
 
     def describe(self) -> Iterable[Exported]:
         """Return the metrics without samples, so that two collectors in one registry are refused."""
         return list(map(as_prometheus, (*PROCESS, *SEGMENTS)))
 
     def collect(self) -> Iterator[Exported]:
-        for totals in self._totals:
-            yield from starmap(as_prometheus, by_metric(totals.samples()).items())
+        return starmap(as_prometheus, by_metric(self._totals.samples()).items())
 
 
 _registered: weakref.WeakKeyDictionary[CollectorRegistry, ProcessMetrics | MetricFiles] = weakref.WeakKeyDictionary()

@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -120,6 +120,7 @@ PROCESS = _metrics("snowredis_", ("pool",), (
     ("clock_offset_seconds", "s", "clock_reading.offset_ms", "clock of this host minus the Redis clock",
      {"merged": "livemostrecent"}),
 ))
+LEASES = next(metric for metric in PROCESS if metric.name == "snowredis_leases")
 # the segment generators of a process have these
 SEGMENTS = _metrics("snowredis_segment_", ("tag",), (
     ("numbers_total", "{number}", "made", "numbers made"),
@@ -132,6 +133,7 @@ SEGMENTS = _metrics("snowredis_segment_", ("tag",), (
     ("remaining", "{number}", "remaining", "numbers that Redis can hand out still; absent if that is not known",
      {"merged": "livemin"}),
 ))
+SEGMENT_COUNTERS = tuple(metric for metric in SEGMENTS if metric.kind == "counter")
 # every pool has these, even one that cannot be read
 READING = _metrics("snowredis_pool_", ("pool",), (
     ("up", "1", lambda it: it.error is None, "1: the pool was read; 0: Redis is unavailable or has no such pool"),
@@ -240,21 +242,14 @@ def as_text(samples: Samples) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-class TotalsTracker:
+class ProcessTotals:
     """Sum the metrics of all generators of this process, also of those that no longer exist.
 
     Args:
         members: returns the generators of this process; other objects in it are ignored.
 
     A generator that no longer exists counts as of the last call of samples(). A forked child starts at 0.
-
-    Attributes:
-        metrics: those that it sums.
-        start: gauges that are 0 without generators.
     """
-
-    metrics: Sequence[Metric] = PROCESS
-    start: Sequence[Metric] = tuple(metric for metric in PROCESS if metric.name == "snowredis_leases")
 
     def __init__(self, members: Callable[[], Iterable[Any]]) -> None:
         self._members = members
@@ -266,12 +261,8 @@ class TotalsTracker:
         self._seen: weakref.WeakKeyDictionary[Any, Samples] = weakref.WeakKeyDictionary()
         self._totals: Samples = {}
 
-    def read(self, member: Any) -> Samples:
-        """Return the metrics of *member*; none if it is no generator of a pool."""
-        return samples_of(PROCESS, member.pool, member) if hasattr(member, "ids_made") else {}
-
     def samples(self) -> Samples:
-        """Return the metrics of all pools."""
+        """Return the metrics of all pools and tags."""
         if self._pid != os.getpid():
             self._reset()
         with self._lock:
@@ -280,13 +271,24 @@ class TotalsTracker:
     def _collect(self) -> Samples:
         gauges: dict[Key, list[float]] = {}
         for member in self._members():
-            for key, value in self.read(member).items():
+            for key, value in _samples_of_member(member).items():
                 if key[0].kind == "gauge":
                     gauges.setdefault(key, []).append(value)
                 else:
                     _count(self._totals, self._seen.setdefault(member, {}), key, value)
-        start = {(metric, labels[:1]): 0 for metric in self.start for _, labels in self._totals}
+        # a pool without generators has no leases
+        start = {(LEASES, labels[:1]): 0 for metric, labels in self._totals if metric in PROCESS}
         return self._totals | start | {key: _MERGE[key[0].merged](known) for key, known in gauges.items()}
+
+
+def _samples_of_member(member: Any) -> Samples:
+    """Return the metrics of *member*; none if it is no generator with counters."""
+    if hasattr(member, "ids_made"):
+        return samples_of(PROCESS, member.pool, member)
+    if hasattr(member, "remaining"):
+        # a closed one has counters only
+        return samples_of(SEGMENT_COUNTERS if member.closed else SEGMENTS, member.tag, member)
+    return {}
 
 
 def _count(totals: Samples, seen: Samples, key: Key, value: float) -> None:
@@ -303,18 +305,3 @@ _MERGE: dict[str, Callable[[list[float]], float]] = {
     "livemax": max,
     "livemostrecent": lambda known: known[-1],
 }
-
-
-class SegmentTotals(TotalsTracker):
-    """Sum the metrics of all segment generators of this process. See TotalsTracker."""
-
-    metrics = SEGMENTS
-    start = ()
-
-    def read(self, member: Any) -> Samples:
-        """Return the metrics of *member*; none if it is no segment generator."""
-        if not isinstance(getattr(member, "tag", None), str) or not hasattr(member, "remaining"):
-            return {}
-        # a closed one has counters only
-        known = (metric for metric in SEGMENTS if metric.kind == "counter" or not member.closed)
-        return samples_of(known, member.tag, member)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE, Samples, TotalsTracker, samples_of
+from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE, ProcessTotals, Samples, samples_of
 from snowredis.numbers import create_tag
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import memory_pool
@@ -127,7 +127,7 @@ def test_refused_claims_are_counted_by_the_pool_and_by_the_process_and_none_that
         assert patient.next_id()
         leaving.join()
         assert WorkerPool(server.url, small).info().refused == 1
-        totals = named(TotalsTracker(lambda: [hasty, other, patient]).samples())
+        totals = named(ProcessTotals(lambda: [hasty, other, patient]).samples())
     refused = {label: n for (name, label), n in totals.items() if name == "snowredis_claims_refused_total"}
     assert refused == {"full": 1, "mismatch": 1, "clock": 0, "unavailable": 0}
 
@@ -284,7 +284,7 @@ def test_what_generators_of_one_pool_counted_is_added_up() -> None:
     two.counts.clock_backs["namespace"] += 1
     two.counts.waited("ceiling", 0.25)
     one.counts.waited("ceiling", 300.0)
-    totals = TotalsTracker(lambda: [one, two, object()])
+    totals = ProcessTotals(lambda: [one, two, object()])
     found = named(totals.samples())
     assert found["snowredis_ids_total", ""] == 7
     backs = [found["snowredis_clock_backs_total", step] for step in ("namespace", "refusal")]
