@@ -57,7 +57,7 @@ _MEANINGS: tuple[tuple[_Kinds, str, str, str, str], ...] = (
      "it refused a command: {0}",
      "Allow the user in the URL what generators need on these keys; `snowredis doctor` lists what is missing",
      "no-permission"),
-    ((), "WRONGTYPE", "another program uses a key of this name ({0})",
+    ((), "WRONGTYPE", "another program uses a key of this pool or tag, snowredis:{{NAME}} or one that begins so ({0})",
      "Use another name or database, or delete it", "broken"),
     ((), "'maxmemory'", "it has no memory left for writes ({0})",
      "Raise its maxmemory, or delete keys that nobody needs", ""),

@@ -287,7 +287,7 @@ def test_a_key_of_another_type_in_place_of_the_index_stops_everything_and_change
     server.client().set(pool_keys(name)[1], "mine")
     before = stored(server, name)
     for call in (holder(store).ask_claim, living.ask_renew, living.release):
-        with pytest.raises(StoreUnavailable, match="another program uses a key of this name"):
+        with pytest.raises(StoreUnavailable, match="another program uses a key of this pool or tag"):
             call()
     assert stored(server, name) == before
     server.client().delete(pool_keys(name)[1])
