@@ -4,8 +4,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import traceback
@@ -21,6 +19,7 @@ from snowredis.snowflake.protocol.administration import PoolAdministration
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support.ha import MASTER, Cluster, Node, running
 from tests.support.ports import free_port
+from tests.support.programs import finished
 from tests.support.waiting import eventually
 
 KINDS = ["redis", "unix", "sentinel", "cluster"]
@@ -62,11 +61,8 @@ def test_no_module_is_imported_and_no_file_opened_from_claim_to_release(
     # another thread may fork in the middle of it, and the child would inherit the import system's locks; files of the
     # kernel and of the crash record are in memory, and opened without a lock
     name = new_pool(urls[kind], failover_slack_ms=0)
-    done = subprocess.run(
-        [sys.executable, CALLS, urls[kind], name], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stderr == ""
-    assert done.stdout == ""
+    done = finished(CALLS, urls[kind], name, forked=False)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 # --- forks -----------------------------------------------------------------------------------------

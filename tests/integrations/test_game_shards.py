@@ -1,20 +1,12 @@
 """Two game shards, merged: every check of the example holds."""
 
 import re
-import sys
 
-from tests.support import warm
-from tests.support.programs import ROOT
+from tests.support.programs import finished
 
 
 def test_every_check_of_the_example_held() -> None:
-    done = warm.run(
-        [sys.executable, "-m", "tests.integrations.programs.warm_game_shards"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = finished("-m", "tests.integrations.programs.warm_game_shards", timeout_s=300)
     assert done.returncode == 0, done.stdout + done.stderr
     # the one whose clock is set back says so
     [warning] = done.stderr.splitlines()

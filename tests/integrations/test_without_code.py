@@ -3,17 +3,14 @@
 scripts/try_extras.py runs the programs of those that tests do not install.
 """
 
-import os
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import snowredis
-from tests.support import warm
 from tests.support.pools import new_pool
-from tests.support.programs import ROOT
+from tests.support.programs import finished
 from tests.support.servers import RedisServer
 
 PROGRAMS = Path(__file__).with_name("programs") / "without_code"
@@ -25,13 +22,7 @@ def test_a_program_makes_ten_ids(server: RedisServer, program: Path) -> None:
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed; scripts/try_extras.py runs its program")
     new_pool(server.url, program.stem)
-    done = warm.run(
-        [sys.executable, str(program)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "SNOWREDIS_URL": server.url, "SNOWREDIS_POOL": program.stem},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = finished(program, SNOWREDIS_URL=server.url, SNOWREDIS_POOL=program.stem)
     assert done.returncode == 0, done.stderr
     assert len(set(map(int, done.stdout.split()))) == 10
     assert snowredis.WorkerPool(server.url, program.stem).workers() == []

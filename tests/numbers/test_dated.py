@@ -7,7 +7,6 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +18,9 @@ from snowredis.numbers import DatedGenerator, NumbersClosed, NumbersExhausted, c
 from snowredis.numbers.protocol import OpenRequest, SettlingTag
 from tests.numbers.conftest import Stage
 from tests.support import warm
+from tests.support.programs import ROOT
 from tests.support.servers import PROGRAM
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
 
 

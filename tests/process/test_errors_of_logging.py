@@ -25,6 +25,7 @@ from snowredis.snowflake.upkeep import heartbeat as heartbeats
 from snowredis.snowflake.upkeep.heartbeat import Heartbeat
 from snowredis.testing import ManualClock, memory_pool
 from tests.support import warm
+from tests.support.programs import finished
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -273,7 +274,7 @@ def test_a_hook_of_gunicorn_raises_nothing_if_the_log_of_its_worker_does(broken:
 def test_leases_are_released_at_exit_beside_a_broken_logger(own_server: RedisServer) -> None:
     pool = snowredis.WorkerPool(own_server.url, "p")
     pool.create(PoolConfig(name="p"))
-    done = warm.run([sys.executable, "-c", AT_EXIT, own_server.url], capture_output=True, text=True, timeout=60)
+    done = finished("-c", AT_EXIT, own_server.url)
     assert done.stdout.split() == ["3"]
     assert done.returncode == 0
     assert pool.info().used == 0
@@ -297,7 +298,7 @@ logging.getLogger("app").warning("a line that SIGTERM interrupts")
 def test_sigterm_in_a_log_call_releases_the_lease_and_ends_the_process(own_server: RedisServer) -> None:
     pool = snowredis.WorkerPool(own_server.url, "p")
     pool.create(PoolConfig(name="p"))
-    done = warm.run([sys.executable, "-c", AT_SIGTERM, own_server.url], capture_output=True, timeout=20)
+    done = finished("-c", AT_SIGTERM, own_server.url)
     assert done.returncode == -signal.SIGTERM
     assert (pool.info().used, pool.info().died) == (0, 0)
 

@@ -1,10 +1,8 @@
 """Once the exit of the interpreter has begun, no thread is started, and those that were started run before its end."""
 
-import subprocess
-import sys
-
 import snowredis
 from snowredis.snowflake.protocol.pool_config import PoolConfig
+from tests.support.programs import finished
 from tests.support.servers import RedisServer
 
 # exit handlers run in the reverse order: "late" is registered before the first thread is started, "early" after it
@@ -30,7 +28,7 @@ def test_a_generator_that_is_made_at_exit_makes_ids_and_releases_its_lease_witho
 ) -> None:
     pool = snowredis.WorkerPool(own_server.url, "p")
     pool.create(PoolConfig(name="p"))
-    done = subprocess.run([sys.executable, "-c", PROGRAM, own_server.url], capture_output=True, text=True, timeout=60)
+    done = finished("-c", PROGRAM, own_server.url, forked=False)
     assert done.stdout.splitlines() == ["before True True 1 True", "early True True 2 True", "late False True 0 True"]
     assert (done.returncode, done.stderr) == (0, "")
     assert pool.info().claims == 3
@@ -53,6 +51,6 @@ print("started", flush=True)
 
 
 def test_the_interpreter_waits_for_a_thread_that_was_started_and_does_not_run_yet() -> None:
-    done = subprocess.run([sys.executable, "-c", SLOW], capture_output=True, text=True, timeout=60, check=True)
+    done = finished("-c", SLOW, forked=False)
     # the thread begins before the interpreter ends; what it does then may come too late
     assert (done.stdout.split()[0], done.stderr) == ("started", "")

@@ -11,8 +11,8 @@ import pytest
 from scripts._bench import page
 from scripts._bench.__main__ import main
 from scripts._bench.contestants import CONTESTANTS
+from tests.support.programs import ROOT
 
-ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
 PAGE = (ROOT / "docs" / "reference" / "figures.md").read_text("utf-8")
 

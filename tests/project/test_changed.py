@@ -4,13 +4,12 @@ import fnmatch
 import re
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 
 from scripts import _changed
 from tests import conftest
 from tests.project.test_imports import MODULES, module_name
+from tests.support.programs import ROOT
 
-ROOT = Path(__file__).parents[2]
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 # a pattern, since parsing all files takes seconds
 IMPORT = re.compile(r"^ *(?:from (snowredis[\w.]*) import (\([^)]*\)|.*)|import (snowredis[\w.]+))", re.MULTILINE)

@@ -1,6 +1,5 @@
 """Modules that a program loads before its first id, and functions that a request passes: a reader pays for each."""
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from snowredis.servers.scripts import PROLOGUE
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import SCRIPTS
 from snowredis.worker_pool import WorkerPool
+from tests.support.programs import finished
 from tests.support.servers import RedisServer
 
 # most that a process loads of snowredis if it connects, claims, makes ids, renews and closes: files, and lines of code
@@ -57,8 +57,7 @@ def test_a_process_that_claims_renews_and_releases_loads_what_the_page_counts_an
 ) -> None:
     """docs/explanation/what-your-process-runs.md."""
     assert WorkerPool(server.url, "what-runs").create(PoolConfig(name="what-runs", layout=Layout()))
-    command = [sys.executable, "-c", LIFE, server.url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = finished("-c", LIFE, server.url, forked=False)
     modules, scripts = (line.split() for line in done.stdout.splitlines())
     assert [name for name in modules if name.partition(".")[0] == "snowredis"] == loaded_modules()
     assert {name.rpartition("/")[2].removesuffix(".lua") for name in scripts} == {*PROLOGUE, "pool", *SCRIPTS}

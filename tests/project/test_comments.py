@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from tests.project.test_imports import ROOT
+from tests.support.programs import ROOT
 
 MARKS = {".c": "/*", ".css": "/*", ".js": "//", ".lua": "--", ".tla": "\\*"}
 HASH = {"", ".cfg", ".py", ".sh", ".toml", ".yaml", ".yml"}

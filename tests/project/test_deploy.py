@@ -25,10 +25,10 @@ from snowredis.settings import from_environment
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.web.server import GRACE_S
 from tests.support.ports import free_port
+from tests.support.programs import ROOT
 from tests.support.servers import redis_server
 from tests.support.waiting import eventually
 
-ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples/deploy"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 LINKED = re.compile(r"\]\((?:\.\./)+(examples/deploy/[\w.-]+)\)")

@@ -15,7 +15,8 @@ import pytest
 import snowredis
 from snowredis import errors
 from snowredis.kinds.lookup import GROUP
-from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of
+from tests.support.pages import PAGES, TRANSLATED, blocks_of
+from tests.support.programs import ROOT
 
 pytest.importorskip("markdown_it")
 

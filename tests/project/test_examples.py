@@ -1,18 +1,15 @@
 """Every example runs, as its first lines say."""
 
 import ast
-import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import warm
+from tests.support.programs import ROOT, finished
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -60,14 +57,8 @@ def documented_gunicorn_lines() -> list[str]:
 def test_a_documented_line_starts_gunicorn(line: str, tmp_path: Path) -> None:
     for module in ("app.py", "project.py"):
         (tmp_path / module).write_text("def app(environ, start_response): ...\n")
-    done = subprocess.run(
-        [sys.executable, "-m", *shlex.split(line), "--check-config"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "SNOWREDIS_URL": "redis://nowhere.invalid"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    url = "redis://nowhere.invalid"
+    done = finished("-m", *shlex.split(line), "--check-config", cwd=tmp_path, SNOWREDIS_URL=url)
     assert done.returncode == 0, done.stderr
 
 
@@ -94,27 +85,13 @@ def test_an_example_says_what_to_type_and_what_it_needs(example: Path) -> None:
     "example", [path for path in EXAMPLES if path.name not in RUN_ELSEWHERE], ids=lambda path: path.name
 )
 def test_an_example_runs(example: Path) -> None:
-    done = warm.run(
-        [sys.executable, f"examples/{example.name}"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = finished(f"examples/{example.name}")
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
 
 def test_a_registry_of_set_nx_ex_repeats_ids_and_a_lease_none() -> None:
-    done = subprocess.run(
-        [sys.executable, "examples/home_made_registry.py", "4"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = finished("examples/home_made_registry.py", "4", timeout_s=100)
     found = dict(re.findall(r"(SET NX EX|snowredis): [\d,]+ ids, ([\d,]+) of them", done.stdout))
     assert found["snowredis"] == "0", done.stderr
     assert found["SET NX EX"] != "0"

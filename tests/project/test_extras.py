@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 from scripts.try_extras import IMPORTS
-from tests.project.test_imports import ROOT
+from tests.support.programs import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = set(PROJECT["optional-dependencies"])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.pages import PAGES, ROOT, TRANSLATED
+from tests.support.pages import PAGES, TRANSLATED
+from tests.support.programs import ROOT
 
 pytest.importorskip("markdown_it")
 

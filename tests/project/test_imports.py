@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -14,7 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.programs import ROOT, finished
+
 MODULES = sorted((ROOT / "snowredis").rglob("*.py"))
 
 # layer -> the layers, or modules, that it may import besides itself: no more than it does. "snowredis" is the package's
@@ -251,12 +250,5 @@ def test_what_may_never_use_redis_does_not_load_it(module: str) -> None:
 
 def test_importing_snowredis_loads_nothing_heavy_and_starts_no_thread() -> None:
     heavy = {"redis", "asyncio", "ctypes", "ssl", "subprocess", "multiprocessing", "fakeredis", "starlette"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.project.programs.loaded_modules", *heavy],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    done = finished("-m", "tests.project.programs.loaded_modules", *heavy, forked=False)
     assert (done.stdout.split(), done.stderr) == ([], "")

@@ -4,12 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from tests.support import warm
+from tests.support.programs import ROOT
 
-ROOT = Path(__file__).parents[2]
 NODES = ("n1", "n2", "n3")
 ROUNDS = 300
 

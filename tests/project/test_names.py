@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.test_imports import MODULES, ROOT
+from tests.project.test_imports import MODULES
+from tests.support.programs import ROOT
 
 # word -> what to say instead, by docs/explanation/glossary.md
 SYNONYMS = {

@@ -1,11 +1,10 @@
 """Systems without POSIX: everything that does not need it works, the rest is refused with one clear error."""
 
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.support.pools import new_pool
+from tests.support.programs import finished
 from tests.support.servers import RedisServer, redis_server
 from tests.support.warm import FORKS_WITH_THREADS
 
@@ -19,7 +18,7 @@ def test_without_fork_fcntl_and_unix_sockets_ids_are_made_over_tcp(tmp_path: Pat
     with redis_server(tmp_path, "--port", str(port), "--bind", "127.0.0.1"):
         url = f"redis://127.0.0.1:{port}"
         new_pool(url, "portable", ttl=5)
-        done = subprocess.run([sys.executable, PROGRAM, url, "portable"], capture_output=True, text=True, timeout=60)
+        done = finished(PROGRAM, url, "portable", forked=False)
     assert done.returncode == 0, done.stderr
     assert "embedded:// does not work on this system" in done.stderr
 
@@ -27,10 +26,5 @@ def test_without_fork_fcntl_and_unix_sockets_ids_are_made_over_tcp(tmp_path: Pat
 def test_without_libffi_ids_are_made_and_only_a_kill_costs_more(server: RedisServer) -> None:
     new_pool(server.url, "without-libffi")
     program = PROGRAM.with_name("without_ctypes.py")
-    done = subprocess.run(
-        [sys.executable, "-W", FORKS_WITH_THREADS, program, server.url, "without-libffi"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = finished("-W", FORKS_WITH_THREADS, program, server.url, "without-libffi", forked=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -6,8 +6,7 @@ import tomllib
 from pathlib import Path
 
 from scripts.release_urls import main
-
-ROOT = Path(__file__).parents[2]
+from tests.support.programs import ROOT
 
 
 def test_a_release_has_links_that_work_outside_of_the_repository(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -20,8 +19,8 @@ from snowredis.settings import POOL_DURATIONS, SETTINGS, CommonSettings, Setting
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.testing import memory_pool
 from snowredis.web.service import create_app, settings_from_environment
+from tests.support.programs import ROOT
 
-ROOT = Path(__file__).parents[2]
 # the settings that the manual describes first
 COMMON = ("url", *CommonSettings.__annotations__)
 IN_TEXT = [setting for setting in SETTINGS.values() if setting.name != "clock"]

@@ -1,10 +1,8 @@
 """The Python of every page runs as it stands, and its commands can be parsed."""
 
 import argparse
-import os
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,8 @@ from scripts._docs.commands import commands_of as children_of
 from snowredis.cli import build_parser
 from snowredis.snowflake.protocol.open import pool_config
 from snowredis.worker_pool import WorkerPool
-from tests.support import warm
-from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of, commands_of
+from tests.support.pages import PAGES, TRANSLATED, blocks_of, commands_of
+from tests.support.programs import ROOT, finished
 from tests.support.servers import redis_server
 
 # pools besides those that every page may take for granted: their first user would wait for the floor
@@ -55,14 +53,7 @@ def test_the_python_of_all_pages_runs(tmp_path: Path) -> None:
             for settings in ({"pool": "default"}, {"pool": "orders"}, *POOLS_OF_PAGES.get(page, ())):
                 config = pool_config(settings)
                 WorkerPool(url, config.name).create(config)
-            done = warm.run(
-                [sys.executable, "-c", block.text.replace("redis://localhost:6379/0", url)],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "SNOWREDIS_URL": url},
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
+            done = finished("-c", block.text.replace("redis://localhost:6379/0", url), SNOWREDIS_URL=url)
             if done.returncode:
                 failed.append(f"{block.name} failed: exit code {done.returncode}\n{done.stderr}")
     assert not failed, "\n".join(failed)

@@ -7,8 +7,8 @@ import pytest
 
 from snowredis.settings import SETTINGS
 from snowredis.snowflake.protocol.pool_config import PoolConfig
+from tests.support.programs import ROOT
 
-ROOT = Path(__file__).parents[2]
 TIME_LINE = "docs/how-to/redis-unavailable.md"
 # decisions and the changelog tell what was, the translations follow the English pages
 PAGES = [

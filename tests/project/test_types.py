@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of
+from tests.support.pages import PAGES, TRANSLATED, blocks_of
+from tests.support.programs import ROOT
 
 # the files of a service, in the order of its page, which import each other
 SERVICE = ("models", "app", "tasks", "env")

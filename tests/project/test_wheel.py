@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from snowredis.cli import main
+from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 from tests.support.shared import made_once
 
-ROOT = Path(__file__).parents[2]
 PIP_WHEEL = (sys.executable, "-m", "pip", "wheel", "--no-deps")
 
 

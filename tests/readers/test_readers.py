@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
 from tests.readers.conftest import LAG_S
 from tests.readers.storm import LAYOUT, PAGE, make_table
-from tests.support import warm
 from tests.support.databases import DatabaseServer
 from tests.support.pages import PAGES, blocks_of
+from tests.support.programs import finished
 
 
 def id_of(seconds_ago: float, worker: int = 0) -> int:
@@ -242,7 +241,7 @@ def test_the_first_program_of_the_page_runs(postgresql_server: DatabaseServer, t
     script = tmp_path / "snippet.py"
     text = next(block.text for block in blocks_of(PAGE) if block.language == "python")
     script.write_text(text.replace("postgresql+psycopg:///shop", url))
-    done = warm.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = finished(script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 rows" in done.stdout, done.stdout
     engine.dispose()

@@ -3,10 +3,10 @@
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tests.support.programs import ROOT
+
 # English pages and their translations
 PAGES = {str(path.relative_to(ROOT)): path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]}
 TRANSLATED = {name: path for name, path in PAGES.items() if name.startswith("docs/zh/")}

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support import warm
 from tests.support.warm import FORKS_WITH_THREADS, Popen
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,19 @@ def run(module: str, *arguments: str, timeout_s: float = 60) -> str:
     assert process.returncode == 0, errors
     assert not errors, errors
     return output
+
+
+def finished(
+    *words: str | Path, cwd: Path = ROOT, timeout_s: float = 60, forked: bool = True, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run this Python with the arguments *words* to its end, with these variables beside those of this process.
+
+    *forked*: from a process that has imported the package, if it can be.
+    """
+    run_program = warm.run if forked else subprocess.run
+    variables = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    options: dict[str, Any] = {"cwd": cwd, "env": variables, "capture_output": True, "text": True, "timeout": timeout_s}
+    return run_program([sys.executable, *words], **options)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections import deque
@@ -34,7 +33,7 @@ from snowredis.snowflake.protocol.record import EventKind
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from snowredis.worker_pool import WorkerPool
 from tests.snowflake.crash.conftest import ONE, TTL_S, Child, Owned, child, config_of, connect, files_in, name_of
-from tests.support.programs import run
+from tests.support.programs import finished, run
 from tests.support.servers import RedisServer
 from tests.support.warm import FORKS_WITH_THREADS
 
@@ -157,9 +156,8 @@ def test_a_process_that_became_another_user_leaves_a_record_without_a_lease(
     server: RedisServer, pool: str, records: Path
 ) -> None:
     program = Path(__file__).parent / "programs" / "changes_its_user.py"
-    command = [sys.executable, str(program), server.url, pool, layout_spec(ONE)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "False\n"
+    done = finished(program, server.url, pool, layout_spec(ONE), forked=False)
+    assert (done.returncode, done.stdout) == (0, "False\n")
     # only its former user may delete the file
     (file,) = files_in(records)
     assert read_page(file.read_bytes()) is None

@@ -4,7 +4,6 @@ import ast
 import asyncio
 import enum
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError
 from snowredis.process_generator import effective_kind, effective_settings, process_generator
 from snowredis.testing import memory_pool
-from tests.support import warm
+from tests.support.programs import finished
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +96,7 @@ _SETTINGS_OF_CHILD = "from snowredis.process_generator import effective_settings
 
 def settings_of_child() -> Any:
     """Return the settings of a process that this one starts, or the last line of its error."""
-    child = warm.run([sys.executable, "-c", _SETTINGS_OF_CHILD], capture_output=True, text=True)
+    child = finished("-c", _SETTINGS_OF_CHILD)
     return ast.literal_eval(child.stdout) if child.returncode == 0 else child.stderr.strip().splitlines()[-1]
 
 
@@ -144,6 +143,6 @@ def test_another_kind_that_is_configured_is_that_of_processes_that_this_one_star
     pytest.importorskip("uuid_utils")
     code = "import snowredis; print(len(snowredis.next_id()))"
     snowredis.configure("uuid4", form="text")
-    assert warm.run([sys.executable, "-c", code], capture_output=True).stdout == b"36\n"
+    assert finished("-c", code).stdout == "36\n"
     snowredis.configure(pool="orders")
     assert effective_settings()["pool"] == "orders"

@@ -5,7 +5,6 @@ import contextlib
 import copy
 import mmap
 import pickle
-import sys
 import threading
 import time
 from array import array
@@ -29,7 +28,7 @@ from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.messages import ClaimRequest, Reply, Request, WorkerStats
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.snowflake.conftest import make_pool
-from tests.support import warm
+from tests.support.programs import finished
 from tests.support.servers import RedisServer
 
 TWO_WORKERS = Layout(worker_bits=1)
@@ -571,7 +570,7 @@ def test_a_with_block_claims_at_its_begin_and_leaves_nothing_if_that_fails(tmp_p
 @pytest.mark.parametrize("call", ["ids.next_id()", "ids.claim()", "ids.next_ids(3)", "ids.__enter__()"])
 def test_a_missing_redis_is_told_in_a_short_traceback(tmp_path: Path, call: str) -> None:
     program = f"import snowredis\nids = snowredis.connect('unix://{tmp_path}/no.sock')\n{call}"
-    done = warm.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    done = finished("-c", program)
     assert "StoreUnavailable: Redis at" in done.stderr
     assert done.stderr.count("\n") <= 30
 

@@ -3,7 +3,6 @@
 import gc
 import importlib.machinery
 import logging
-import os
 import subprocess
 import sys
 import tracemalloc
@@ -20,19 +19,12 @@ from snowredis.errors import ClockMovedBack
 from snowredis.process.fork import GUARD
 from snowredis.snowflake.ids import fast_path
 from snowredis.testing import ManualClock, memory_pool
+from tests.support.programs import finished
 
-ROOT = Path(__file__).parents[3]
 
-
-def run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", f"tests.snowflake.ids.programs.{program}", *arguments],
-        cwd=ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def run(program: str, *arguments: str, pure: str = "") -> subprocess.CompletedProcess[str]:
+    program = f"tests.snowflake.ids.programs.{program}"
+    return finished("-m", program, *arguments, forked=False, SNOWREDIS_PURE=pure)
 
 
 # --- leaks -----------------------------------------------------------------------------------------
@@ -167,7 +159,7 @@ def test_a_build_that_does_not_load_is_reported_and_ids_are_made_in_python(
 ) -> None:
     name = "snowredis.snowflake.ids._fastpath"
     (tmp_path / f"_fastpath{suffix}").write_text(content)
-    done = run("extension_of_a_directory", str(tmp_path), SNOWREDIS_PURE=pure)
+    done = run("extension_of_a_directory", str(tmp_path), pure=pure)
     assert (done.returncode, done.stdout) == (0, "python True\n"), done.stderr
     assert (f"RuntimeWarning: {name} was built but does not load" in done.stderr) == (not pure)
     if pure:

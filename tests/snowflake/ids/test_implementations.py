@@ -1,8 +1,6 @@
 """The fast path in C and in Python: the same calls at the same clock readings give the same ids and errors."""
 
 import contextlib
-import os
-import sys
 import threading
 from array import array
 from pathlib import Path
@@ -16,9 +14,8 @@ from snowredis.errors import LayoutError
 from snowredis.snowflake.ids import pure_path
 from snowredis.testing import ManualClock, memory_pool
 from tests.lab.interrupts.points import Points
-from tests.support import warm
+from tests.support.programs import finished
 
-ROOT = Path(__file__).parents[3]
 only_c = pytest.mark.skipif(snowredis.IMPLEMENTATION != "c", reason="the C file was not built, or is not wanted")
 
 # plays random calls on a clock of tests, and prints what came of each
@@ -26,15 +23,7 @@ SCHEDULES = Path(__file__).parent / "programs" / "implementation_schedules.py"
 
 
 def played(first: int, last: int, *, pure: bool) -> list[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "SNOWREDIS_PURE"}
-    done = warm.run(
-        [sys.executable, SCHEDULES, str(first), str(last)],
-        cwd=ROOT,
-        env=environment | ({"SNOWREDIS_PURE": "1"} if pure else {}),
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = finished(SCHEDULES, str(first), str(last), timeout_s=100, SNOWREDIS_PURE="1" if pure else "")
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

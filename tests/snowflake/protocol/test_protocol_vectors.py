@@ -3,7 +3,6 @@
 import json
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +16,9 @@ from snowredis.snowflake.protocol.messages import Terms
 from snowredis.snowflake.protocol.pool_config import FORMAT, PoolConfig, signature_fields
 from snowredis.snowflake.protocol.redis_store import load
 from tests.support.holder import fresh_hex
+from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
-ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/reference/protocol.md").read_text("utf-8")
 VECTORS = json.loads((ROOT / "docs/reference/protocol-vectors.json").read_text("utf-8"))
 POOL = VECTORS["pools"][1]

@@ -1,10 +1,7 @@
 """The wait for a pool that Redis does not know is visible: a warning."""
 
-import os
 import random
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,10 +11,9 @@ from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.messages import Behind, Reply, Request, Seen
 from snowredis.snowflake.upkeep.pace import Pace
 from snowredis.testing import ManualClock, memory_pool
-from tests.support import warm
+from tests.support.programs import finished
 from tests.support.servers import RedisServer
 
-ROOT = Path(__file__).parents[3]
 # the first worker waits for 1.2 s, long enough for the warning
 PROGRAM = """
 import sys, snowredis
@@ -31,14 +27,7 @@ WARNING = (
 
 
 def test_the_first_wait_is_one_line_on_stderr(server: RedisServer) -> None:
-    done = warm.run(
-        [sys.executable, "-c", PROGRAM, server.url, "first"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    done = finished("-c", PROGRAM, server.url, "first")
     assert int(done.stdout) > 0
     # logging is not configured there
     assert re.sub(r"wait 1\.[012] s", "wait 1.2 s", done.stderr) == WARNING.format("first") + "\n"
