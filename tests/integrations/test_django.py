@@ -148,7 +148,7 @@ def test_it_is_the_primary_key_of_models_and_link_tables_that_declare_none(proje
 # the first line of a program says what it shows; these share the start of Django
 PROGRAMS = (
     *("admin_pages", "composite_key", "copied_fields", "dump_and_load", "eager_keys", "foreign_keys", "forms", "json"),
-    *("other_kinds", "overridden_settings", "paths", "plain_field", "refused_keys"),
+    *("other_kinds", "paths", "plain_field", "refused_keys"),
 )
 # program with apps of its own -> packages that it needs
 WITH_APPS: dict[str, tuple[str, ...]] = {

@@ -83,8 +83,8 @@ for local in ("redis://127.0.0.1/0", "unix:///run/redis.sock", "rediss://[::1]:7
     assert found(url=local, debug=False, deploy=True) == ["W003"], local
 
 
-def cache(where, backend="django.core.cache.backends.redis.RedisCache"):
-    return {"default": {"BACKEND": backend, "LOCATION": where}}
+def cache(where):
+    return {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": where}}
 
 
 for where in (redis, "redis://:secret@db.example", ["redis://x", redis], f"redis://x,{redis}"):

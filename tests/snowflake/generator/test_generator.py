@@ -23,9 +23,8 @@ from snowredis.process.fork import ForkGuard
 from snowredis.settings import SETTINGS
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.lease import conversation
-from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.protocol.memory_store import MemoryStore
-from snowredis.snowflake.protocol.messages import ClaimRequest, Reply, Request, WorkerStats
+from snowredis.snowflake.protocol.messages import ClaimRequest, Reply, Request
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.snowflake.conftest import make_pool
 from tests.support.programs import finished
@@ -197,16 +196,6 @@ def test_a_batch_is_in_order_even_if_the_clock_goes_back_within_it(clock: Manual
 # --- the clock -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("coroutine", [False, True])
-def test_a_small_step_back_is_waited_out(pool: MemoryPool, clock: ManualClock, coroutine: bool) -> None:
-    ids = pool.connect()
-    first = ids.next_id()
-    clock.step(-8)
-    second = asyncio.run(ids.anext_id()) if coroutine else ids.next_id()
-    assert second > first
-    assert ids.decode(second).backup == 0
-
-
 def test_a_clock_that_catches_up_again_stays_in_its_namespace(pool: MemoryPool, clock: ManualClock) -> None:
     ids = pool.connect()
     ids.claim()
@@ -324,33 +313,6 @@ def test_sequences_start_at_zero_on_a_test_clock_and_where_spreading_is_of_no_us
 
 
 # --- leases ----------------------------------------------------------------------------------------
-
-
-def test_the_reservation_is_renewed_inside_next_id_when_it_runs_out(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect()
-    made = []
-    for _ in range(50):
-        made.append(ids.next_id())
-        clock.advance(7_000)
-    assert {ids.decode(i).worker for i in made} == {0}
-    assert len(set(made)) == 50
-
-
-def test_a_lost_lease_is_replaced_silently(pool: MemoryPool, clock: ManualClock) -> None:
-    sleeper, other = pool.connect(layout=TWO_WORKERS), pool.connect(layout=TWO_WORKERS)
-    made = [sleeper.next_id(), other.next_id()]
-    other.close()
-    clock.advance(60_000)
-    thieves = [pool.connect(layout=TWO_WORKERS) for _ in range(2)]
-    made += [thief.next_id() for thief in thieves]
-    assert sorted(thief.lease.worker for thief in thieves if thief.lease) == [0, 1]
-    thieves[1].close()
-    clock.advance(1)
-    made.append(sleeper.next_id())
-    assert sleeper.lease is not None
-    assert thieves[0].lease is not None
-    assert sleeper.lease.worker != thieves[0].lease.worker
-    assert len(set(made)) == len(made)
 
 
 def test_a_lost_lease_that_cannot_be_replaced_says_why(pool: MemoryPool, clock: ManualClock) -> None:
@@ -633,25 +595,6 @@ def test_a_claim_without_a_reply_is_withdrawn_once(pool: MemoryPool, monkeypatch
             ids.next_id()
         assert caught.value.suspended
     assert sent == [sent[0]] * (claims + 1)
-    (store,) = pool._stores.values()
-    assert [record.token_hash for record in store._records.values()] == [""]
-
-
-def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(
-    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids, hold = pool.connect(), LeaseSlot.hold
-
-    def hold_and_close(slot: LeaseSlot, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
-        kept = hold(slot, held, stats, fresh=fresh)
-        # as in a signal handler, which cannot release it: this thread is talking to the store
-        ids.close()
-        return kept
-
-    monkeypatch.setattr(LeaseSlot, "hold", hold_and_close)
-    # a heartbeat without a lease claims one
-    ids._beat()
-    assert ids._lease_manager.closed
     (store,) = pool._stores.values()
     assert [record.token_hash for record in store._records.values()] == [""]
 
