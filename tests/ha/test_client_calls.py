@@ -18,6 +18,7 @@ from snowredis.servers.clients import client_of_url
 from snowredis.snowflake.protocol.administration import PoolAdministration
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support.ha import MASTER, Cluster, Node, running
+from tests.support.pools import new_pool
 from tests.support.ports import free_port
 from tests.support.programs import finished
 from tests.support.waiting import eventually
@@ -55,12 +56,10 @@ CALLS = Path(__file__).parent / "programs" / "client_calls.py"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_module_is_imported_and_no_file_opened_from_claim_to_release(
-    urls: dict[str, str], new_pool: Callable[..., str], kind: str
-) -> None:
+def test_no_module_is_imported_and_no_file_opened_from_claim_to_release(urls: dict[str, str], kind: str) -> None:
     # another thread may fork in the middle of it, and the child would inherit the import system's locks; files of the
     # kernel and of the crash record are in memory, and opened without a lock
-    name = new_pool(urls[kind], failover_slack_ms=0)
+    name = new_pool(urls[kind], failover_slack=0)
     done = finished(CALLS, urls[kind], name, forked=False)
     assert (done.stdout, done.stderr) == ("", "")
 
@@ -152,10 +151,8 @@ def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(urls: 
         assert store.stored("signature") == ""
 
 
-def test_a_child_that_was_forked_while_the_slots_were_looked_for_gets_ids(
-    slots: Cluster, new_pool: Callable[..., str]
-) -> None:
-    name = new_pool(slots.url, failover_slack_ms=0)
+def test_a_child_that_was_forked_while_the_slots_were_looked_for_gets_ids(slots: Cluster) -> None:
+    name = new_pool(slots.url, failover_slack=0)
     ids = snowredis.connect(slots.url, pool=name, failover_slack=0)
     with contextlib.closing(ids):
         ids.next_id()

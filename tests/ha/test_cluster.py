@@ -1,7 +1,6 @@
 """Pools in a real Redis Cluster: each in the slot that its name falls into."""
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ from redis.crc import key_slot
 import snowredis
 from snowredis.snowflake.protocol.pool_config import pool_keys
 from tests.support.ha import Cluster, Maker, Node, assert_no_id_twice, eventually, running
+from tests.support.pools import new_pool
 from tests.support.ports import free_port
 
 # as in test_sentinel.py: a node that is gone is noticed after a second
 SETTINGS: dict[str, Any] = {"ttl": 6.0, "max_clock_lead": 0.2, "failover_slack": 1.2}
-CONSTANTS = {f"{name}_ms": round(seconds * 1000) for name, seconds in SETTINGS.items()}
 
 
 def name_on(node: int, prefix: str) -> str:
@@ -28,8 +27,8 @@ def name_on(node: int, prefix: str) -> str:
 
 
 @pytest.mark.parametrize("node", [0, 1, 2])
-def test_a_pool_works_on_whichever_node_its_slot_is(slots: Cluster, new_pool: Callable[..., str], node: int) -> None:
-    name = new_pool(slots.url, name=name_on(node, "any"), **CONSTANTS)
+def test_a_pool_works_on_whichever_node_its_slot_is(slots: Cluster, node: int) -> None:
+    name = new_pool(slots.url, name_on(node, "any"), **SETTINGS)
     theirs = RedisCluster(startup_nodes=[ClusterNode("127.0.0.1", slots.nodes[0].port)])
     with (
         contextlib.closing(theirs),
@@ -51,10 +50,8 @@ class OwnRedisCluster(RedisCluster):
 
 
 @pytest.mark.parametrize("kind", [None, OwnRedisCluster])
-def test_a_slot_that_moves_takes_its_pool_with_it(
-    slots: Cluster, new_pool: Callable[..., str], kind: type[RedisCluster] | None
-) -> None:
-    name = new_pool(slots.url, name=name_on(1, "moving" if kind is None else "own"), ttl_ms=6_100, failover_slack_ms=0)
+def test_a_slot_that_moves_takes_its_pool_with_it(slots: Cluster, kind: type[RedisCluster] | None) -> None:
+    name = new_pool(slots.url, name_on(1, "moving" if kind is None else "own"), ttl=6.1, failover_slack=0)
     client = slots.url if kind is None else kind(startup_nodes=[ClusterNode("127.0.0.1", slots.nodes[0].port)])
     slot = key_slot(pool_keys(name)[0].encode())
     source, target = slots.nodes[1], slots.nodes[2]
@@ -75,11 +72,9 @@ def test_a_slot_that_moves_takes_its_pool_with_it(
 
 
 @pytest.mark.parametrize("min_replicas", [0, 1])
-def test_a_node_that_serves_no_slots_any_more_is_left(
-    slots: Cluster, new_pool: Callable[..., str], tmp_path: Path, min_replicas: int
-) -> None:
+def test_a_node_that_serves_no_slots_any_more_is_left(slots: Cluster, tmp_path: Path, min_replicas: int) -> None:
     # the node of this pool has one replica
-    name = new_pool(slots.url, name=name_on(0, f"astray{min_replicas}"), failover_slack_ms=0)
+    name = new_pool(slots.url, name_on(0, f"astray{min_replicas}"), failover_slack=0)
     lost = Node(tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     astray = True
 
@@ -98,11 +93,9 @@ def test_a_node_that_serves_no_slots_any_more_is_left(
             ids.next_id()
 
 
-def test_a_living_holder_and_a_view_go_on_through_a_failover_of_its_node(
-    slots: Cluster, new_pool: Callable[..., str]
-) -> None:
+def test_a_living_holder_and_a_view_go_on_through_a_failover_of_its_node(slots: Cluster) -> None:
     # the last test of this module: the node does not come back
-    name = new_pool(slots.url, name=name_on(0, "failing"), **CONSTANTS)
+    name = new_pool(slots.url, name_on(0, "failing"), **SETTINGS)
     # the node of this pool has one replica
     options = SETTINGS | {"pool": name, "min_replicas": "all"}
     with snowredis.connect(slots.url, **options) as ids:

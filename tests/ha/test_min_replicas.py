@@ -1,7 +1,7 @@
 """min_replicas: no change counts before enough replicas have it; refused in bounded time if they are too few."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 
 import snowredis
 from tests.support.ha import Node, Replicated, eventually, running
+from tests.support.pools import new_pool
 
 
 @pytest.fixture
@@ -20,9 +21,7 @@ def one_stopped(replicated: Replicated) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("enough", [1, 2, "all"])
-def test_claims_and_renewals_work_with_enough_replicas(
-    replicated: Replicated, new_pool: Callable[..., str], enough: Any
-) -> None:
+def test_claims_and_renewals_work_with_enough_replicas(replicated: Replicated, enough: Any) -> None:
     name = new_pool(replicated.master.url)
     with snowredis.connect(replicated.master.url, pool=name, min_replicas=enough) as ids:
         ids.next_id()
@@ -36,7 +35,7 @@ def test_claims_and_renewals_work_with_enough_replicas(
 
 @pytest.mark.parametrize("needed", [2, "all"])
 def test_a_replica_that_has_stopped_is_missed_in_bounded_time(
-    replicated: Replicated, new_pool: Callable[..., str], one_stopped: None, needed: Any
+    replicated: Replicated, one_stopped: None, needed: Any
 ) -> None:
     name = new_pool(replicated.master.url)
     ids = snowredis.connect(replicated.master.url, pool=name, min_replicas=needed)
@@ -55,7 +54,7 @@ def test_a_replica_that_has_stopped_is_missed_in_bounded_time(
 
 
 def test_a_replica_that_stops_later_costs_renewals_and_no_ids_before_the_reservation_ends(
-    replicated: Replicated, new_pool: Callable[..., str]
+    replicated: Replicated,
 ) -> None:
     name = new_pool(replicated.master.url)
     with snowredis.connect(replicated.master.url, pool=name, min_replicas="all") as ids:
@@ -73,7 +72,7 @@ def test_a_replica_that_stops_later_costs_renewals_and_no_ids_before_the_reserva
         assert ids.lease.renewals >= 1
 
 
-def test_a_server_without_replicas_is_refused(tmp_path: Path, new_pool: Callable[..., str]) -> None:
+def test_a_server_without_replicas_is_refused(tmp_path: Path) -> None:
     alone = Node(tmp_path)
     with running([alone]):
         name = new_pool(alone.url)

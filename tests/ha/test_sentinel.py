@@ -3,7 +3,6 @@
 import contextlib
 import signal
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.support.ha import FEW, MASTER, Maker, Sentinels, assert_no_id_twice, eventually, first_id, running
 from tests.support.holder import Holder
+from tests.support.pools import new_pool
 from tests.support.ports import free_port
 
 # two heartbeats and a failover of 3 s fit in; all servers have one clock
@@ -34,10 +34,8 @@ def promoted(guarded: Sentinels) -> None:
     eventually(lambda: new.info("replication")["role"] == "master", "its promotion", FAILOVER_LIMIT_S)
 
 
-def test_a_failover_that_loses_writes_stops_no_holder_and_repeats_no_id_and_no_reservation(
-    guarded: Sentinels, new_pool: Callable[..., str]
-) -> None:
-    name = new_pool(guarded.url, layout=FEW, **CONSTANTS)
+def test_a_failover_that_loses_writes_stops_no_holder_and_repeats_no_id_and_no_reservation(guarded: Sentinels) -> None:
+    name = new_pool(guarded.url, layout=FEW, **SETTINGS)
     options = SETTINGS | {"pool": name, "layout": FEW}
     with contextlib.ExitStack() as stack:
         theirs = Sentinel([("127.0.0.1", node.port) for node in guarded.sentinels]).master_for(MASTER)

@@ -14,6 +14,8 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake.crash.files import VARIABLE, FileName
 from snowredis.snowflake.protocol.pool_config import PoolConfig
+from tests.support.pools import new_pool
+from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
 
@@ -31,9 +33,9 @@ TTL_S = 3.0
 
 
 @pytest.fixture
-def pool(new_pool: Callable[..., str]) -> str:
+def pool(server: RedisServer) -> str:
     """Return a pool with one worker id."""
-    return new_pool(layout=ONE, ttl=TTL_S)
+    return new_pool(server.url, layout=ONE, ttl=TTL_S)
 
 
 def connect(url: str, pool: str) -> snowredis.SnowflakeGenerator:

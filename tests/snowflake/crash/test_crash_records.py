@@ -25,8 +25,8 @@ from snowredis.snowflake.crash.record import PAGE_BYTES, CrashRecord, Credential
 from snowredis.snowflake.crash.sweep import release_dead
 from snowredis.snowflake.protocol.messages import NO_TERMS, Terms
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from tests.snowflake.conftest import make_pool
 from tests.snowflake.crash.conftest import ONE, TTL_S, Owned, child, config_of, connect, files_in
+from tests.support.pools import new_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
 from tests.support.warm import FORKS_WITH_THREADS
@@ -157,7 +157,7 @@ def test_a_record_says_how_its_process_ended(url: str, pool: str, records: Path,
 def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, records: Path, how: str) -> None:
     # the exit waits for Redis for seconds, and the lease is not to end by itself meanwhile
     ttl_s = 20.0
-    pool = make_pool(own_server, layout=ONE, ttl=ttl_s)
+    pool = new_pool(own_server.url, layout=ONE, ttl=ttl_s)
     pid = own_server.client().info()["process_id"]
     program = start("tests.snowflake.crash.programs.ends_while_redis_is_away", own_server.url, pool, str(pid), how)
     _, errors = program.communicate(timeout=60)
@@ -190,9 +190,9 @@ def c_handlers() -> list[int]:
 
 
 @pytest.mark.parametrize("before", [signal.SIG_DFL, lambda *_: None])
-def test_no_signal_gets_another_handler(url: str, new_pool: Callable[..., str], before: Any) -> None:
+def test_no_signal_gets_another_handler(url: str, before: Any) -> None:
     """A program that has generators reacts to signals as it did before, also in C."""
-    name = new_pool()
+    name = new_pool(url)
 
     def work(numbers: memoryview) -> None:
         signal.signal(signal.SIGTERM, before)

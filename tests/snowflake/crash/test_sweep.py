@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from snowredis.snowflake.protocol.record import EventKind
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from snowredis.worker_pool import WorkerPool
 from tests.snowflake.crash.conftest import ONE, TTL_S, Child, Owned, child, config_of, connect, files_in, name_of
+from tests.support.pools import new_pool
 from tests.support.programs import finished, run
 from tests.support.servers import RedisServer
 from tests.support.warm import FORKS_WITH_THREADS
@@ -76,10 +77,8 @@ def test_the_only_worker_id_goes_from_one_killed_process_to_the_next(
 
 
 @pytest.mark.skipif(not STACKS_ARE_RANDOM, reason="an exec is not seen")
-def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(
-    server: RedisServer, new_pool: Callable[..., str], records: Path
-) -> None:
-    pool = new_pool()
+def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(server: RedisServer, records: Path) -> None:
+    pool = new_pool(server.url)
     made = [int(line) for line in run("tests.snowflake.crash.programs.execs_itself", server.url, pool, "3").split()]
     assert len(made) == 3
     assert made == sorted(set(made))
@@ -95,15 +94,11 @@ def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(
     ids=["one conversation", "one beat"],
 )
 def test_a_beat_leaves_time_for_the_next_renewal_however_many_died(
-    server: RedisServer,
-    new_pool: Callable[..., str],
-    records: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    limits: dict[str, float],
+    server: RedisServer, records: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, float]
 ) -> None:
     for name, limit in (limits | {"upkeep.lifecycle.SWEEP_SHARE": 0}).items():
         monkeypatch.setattr(f"snowredis.snowflake.{name}", limit)
-    pool = new_pool()
+    pool = new_pool(server.url)
     with snowredis.connect(server.url, pool=pool) as ids, contextlib.ExitStack() as holders:
         ids.claim()
         # it beats when this test says so
@@ -249,7 +244,6 @@ def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
 )
 def test_it_is_said_once_why_crash_records_are_off(
     server: RedisServer,
-    new_pool: Callable[..., str],
     records: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -281,7 +275,7 @@ def test_it_is_said_once_why_crash_records_are_off(
     assert (found.level, bool(re.search(said, found.text))) == ("warning", True)
     monkeypatch.setattr(record_files.RECORDS, "_warned", False)
     for _ in range(2):
-        with snowredis.connect(server.url, pool=new_pool()) as ids:
+        with snowredis.connect(server.url, pool=new_pool(server.url)) as ids:
             assert ids.next_id()
             assert not records.is_dir() or files_in(records) == []
     logged = [each for each in caplog.records if "crash records are off: " in each.getMessage()]
@@ -322,10 +316,10 @@ def test_what_a_dead_process_half_wrote_is_removed_and_harms_nobody(
 
 
 def test_a_heartbeat_looks_at_one_neighbor_and_at_each_of_them_in_turn(
-    server: RedisServer, new_pool: Callable[..., str], records: Path, monkeypatch: pytest.MonkeyPatch
+    server: RedisServer, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # no other heartbeat within the test
-    with snowredis.connect(server.url, pool=new_pool()) as ids:
+    with snowredis.connect(server.url, pool=new_pool(server.url)) as ids:
         ids.next_id()
         (file,) = files_in(records)
         name = name_of(file)

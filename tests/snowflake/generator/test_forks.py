@@ -1,7 +1,6 @@
 """Forks of every kind, on a real redis-server: no child makes an id of its parent's."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,15 @@ from tests.support.servers import RedisServer, redis_server
 
 # a tick of the layout "game" lasts 10 s: parent and child are in the same one
 @pytest.mark.parametrize(("how", "layout", "count"), [("os.fork", "default", 1500), ("in C", "game", 10)])
-def test_forked_children_claim_worker_ids_of_their_own(
-    server: RedisServer, new_pool: Callable[..., str], how: str, layout: str, count: int
-) -> None:
+def test_forked_children_claim_worker_ids_of_their_own(server: RedisServer, how: str, layout: str, count: int) -> None:
     program = "tests.snowflake.generator.programs.forked_children"
-    made = run(program, server.url, new_pool(layout=layout), layout, str(count), how).split()
+    made = run(program, server.url, new_pool(server.url, layout=layout), layout, str(count), how).split()
     assert len(made) == 6 * count
     assert len(set(made)) == len(made)
 
 
-def test_a_child_that_never_makes_an_id_takes_no_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
-    name = new_pool()
+def test_a_child_that_never_makes_an_id_takes_no_worker_id(server: RedisServer) -> None:
+    name = new_pool(server.url)
     run("tests.snowflake.generator.programs.child_without_ids", server.url, name)
     assert WorkerPool(server.url, name).workers() == []
 

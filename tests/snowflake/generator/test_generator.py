@@ -23,10 +23,11 @@ from snowredis.process.fork import ForkGuard
 from snowredis.settings import SETTINGS
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.lease import conversation
+from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.protocol.memory_store import MemoryStore
-from snowredis.snowflake.protocol.messages import ClaimRequest, Reply, Request
+from snowredis.snowflake.protocol.messages import ClaimRequest, Reply, Request, WorkerStats
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
-from tests.snowflake.conftest import make_pool
+from tests.support.pools import new_pool
 from tests.support.programs import finished
 from tests.support.servers import RedisServer
 
@@ -491,7 +492,7 @@ class FrozenClock(SystemClock):
 
 
 def test_a_clock_that_stands_still_is_said_when_its_ids_are_used_up(server: RedisServer) -> None:
-    name, clock = make_pool(server), FrozenClock()
+    name, clock = new_pool(server.url), FrozenClock()
     with snowredis.connect(server.url, pool=name, clock=clock) as ids:
         made = [ids.next_id() for _ in range(1024)]
         with pytest.raises(ClockMovedBack, match="has stood still for 10"):
@@ -595,6 +596,25 @@ def test_a_claim_without_a_reply_is_withdrawn_once(pool: MemoryPool, monkeypatch
             ids.next_id()
         assert caught.value.suspended
     assert sent == [sent[0]] * (claims + 1)
+    (store,) = pool._stores.values()
+    assert [record.token_hash for record in store._records.values()] == [""]
+
+
+def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids, hold = pool.connect(), LeaseSlot.hold
+
+    def hold_and_close(slot: LeaseSlot, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
+        kept = hold(slot, held, stats, fresh=fresh)
+        # as in a signal handler, which cannot release it: this thread is talking to the store
+        ids.close()
+        return kept
+
+    monkeypatch.setattr(LeaseSlot, "hold", hold_and_close)
+    # a heartbeat without a lease claims one
+    ids._beat()
+    assert ids._lease_manager.closed
     (store,) = pool._stores.values()
     assert [record.token_hash for record in store._records.values()] == [""]
 

@@ -15,7 +15,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.snowflake.upkeep import heartbeat as process_heartbeat
 from snowredis.testing import ManualClock, memory_pool
-from tests.snowflake.conftest import make_pool
+from tests.support.pools import new_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -33,7 +33,7 @@ def ids_in(path: Path) -> array[int]:
 def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: RedisServer, tmp_path: Path) -> None:
     # one worker id, so that the heir gets the very same
     spec = "41/0/0/0/12"
-    name = make_pool(own_server, layout=spec, ttl=1.0)
+    name = new_pool(own_server.url, layout=spec, ttl=1.0)
     layout = Layout(backup_bits=0, worker_bits=0, sequence_bits=12)
     first, second = tmp_path / "first", tmp_path / "second"
     paused = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(first), "1", spec)
@@ -64,7 +64,7 @@ def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: 
 def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout(
     own_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = make_pool(own_server)
+    name = new_pool(own_server.url)
     own_server.kill(signal.SIGSTOP)
     threading.Timer(3.0, own_server.kill, [signal.SIGCONT]).start()
     # longer than the limit of one call, 2 s
@@ -76,15 +76,13 @@ def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout
 # --- the end ---------------------------------------------------------------------------------------
 
 
-def test_the_encoding_in_a_url_is_for_the_applications_values(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
-    with snowredis.connect(f"{server.url}?encoding=no-such&encoding_errors=none", pool=new_pool()) as ids:
+def test_the_encoding_in_a_url_is_for_the_applications_values(server: RedisServer) -> None:
+    with snowredis.connect(f"{server.url}?encoding=no-such&encoding_errors=none", pool=new_pool(server.url)) as ids:
         assert ids.next_id() > 0
 
 
-def test_interpreter_exit_releases_the_worker_id(server: RedisServer, new_pool: Callable[..., str]) -> None:
-    name = new_pool()
+def test_interpreter_exit_releases_the_worker_id(server: RedisServer) -> None:
+    name = new_pool(server.url)
     program = "tests.snowflake.generator.programs.ends_without_close"
     for ending in ("return", "exit", "del"):
         run(program, server.url, name, ending)
@@ -95,7 +93,7 @@ def test_interpreter_exit_releases_the_worker_id(server: RedisServer, new_pool: 
 
 
 def test_exit_is_not_held_up_by_a_redis_that_is_away(own_server: RedisServer) -> None:
-    name = make_pool(own_server)
+    name = new_pool(own_server.url)
     process = start("tests.snowflake.generator.programs.twenty_generators_until_enter", own_server.url, name)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -130,8 +128,6 @@ def test_a_heartbeat_thread_that_was_refused_is_tried_again_at_the_next_renewal(
     assert caplog.text.count("no heartbeat thread (can't start new thread)") == 1
 
 
-def test_a_test_that_freezes_time_and_makes_the_first_id_leaves_a_generator_that_works(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
+def test_a_test_that_freezes_time_and_makes_the_first_id_leaves_a_generator_that_works(server: RedisServer) -> None:
     program = "tests.snowflake.generator.programs.first_id_of_a_test_that_freezes_time"
-    run(program, server.url, new_pool(), timeout_s=20)
+    run(program, server.url, new_pool(server.url), timeout_s=20)

@@ -174,10 +174,8 @@ def test_a_handler_that_closes_a_generator_while_it_claims_leaves_the_claim_its_
     assert (pool.info().claims, pool.workers()) == (1, [])
 
 
-def test_close_on_sigterm_leaves_no_lease_whatever_the_process_was_doing(
-    server: RedisServer, new_pool: Callable[..., str]
-) -> None:
-    name = new_pool()
+def test_close_on_sigterm_leaves_no_lease_whatever_the_process_was_doing(server: RedisServer) -> None:
+    name = new_pool(server.url)
     output = run("tests.snowflake.generator.programs.ended_by_sigterm", server.url, name, "20")
     assert output.splitlines() == ["handler", "20 7 True"]
     pool = snowredis.WorkerPool(server.url, name)
