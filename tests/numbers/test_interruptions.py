@@ -1,13 +1,10 @@
 """Whatever comes between two bytecodes of a call, a signal handler, another thread or a fork, no number comes twice."""
 
 import contextlib
-import linecache
 import os
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,48 +12,33 @@ import pytest
 from snowredis.numbers import DatedGenerator, SegmentGenerator, create_tag
 from snowredis.numbers.segments import open_generator
 from snowredis.testing import memory_pool
+from tests.lab.interrupts.points import NUMBERS, Points, stop_watching
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
-# where the number that was taken is checked and returned
-CHECKED = (*("return self._guard.in_one_process(", "return GUARD.in_one_process(", "return self.next_ids(1)[0]"),)
-# the package whose bytecodes are counted
-NUMBERS = f"{os.sep}snowredis{os.sep}numbers{os.sep}"
 # more than any of the calls has
 MOST_BYTECODES = 4_000
 
 
-def before_bytecode(number: int, action: Callable[[], None], call: Callable[[], Any]) -> tuple[Any, bool]:
-    """Return what *call* returns, with *action* before its bytecode *number*, and whether it has so many.
+def interrupted(number: int, action: Callable[[], None], call: Callable[[], Any]) -> tuple[Any, bool]:
+    """Return what *call* returns, with *action* where a signal handler may run first, from bytecode *number* on.
 
-    Not between the check for a fork and the return: no call is there, so no signal handler runs there.
+    Also whether there is such a place.
     """
-    count = 0
+    acted = False
 
-    def trace(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal count
-        if NUMBERS not in frame.f_code.co_filename:
-            return None
-        frame.f_trace_lines = False
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            count += 1
-            if count == number:
-                # nothing more is counted, and what the action calls is not
-                sys.settrace(None)
-                line = linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0).strip()
-                if not line.startswith(CHECKED) or frame.f_code.co_name == "<lambda>":
-                    action()
-        return trace
+    def act() -> None:
+        nonlocal acted
+        if points.signal and not acted:
+            acted = True
+            action()
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    # a place is never so far
+    points = Points(dict.fromkeys(range(number, number + 50), act), rooms=NUMBERS)
+    with points:
         value = call()
-    finally:
-        sys.settrace(before)
-    return value, count >= number
+    return value, acted
 
 
 def at_the_end_of_a_part(url: Any, tag: str, parts: int) -> tuple[SegmentGenerator, list[int]]:
@@ -69,13 +51,10 @@ def at_the_end_of_a_part(url: Any, tag: str, parts: int) -> tuple[SegmentGenerat
     return ids, made
 
 
-@pytest.fixture(autouse=True)
-def traced_before() -> None:
-    """Trace a call once without an action: Python 3.12 misses the bytecodes of the first one."""
-    for parts in (1, 2):
-        ids, _ = at_the_end_of_a_part(memory_pool(), "t", parts)
-        before_bytecode(0, lambda: None, ids.next_id)
-        ids.close()
+@pytest.fixture(autouse=True, scope="module")
+def full_speed_afterwards() -> Iterator[None]:
+    yield
+    stop_watching()
 
 
 @pytest.mark.parametrize(("parts", "count"), [(1, 1), (2, 1), (2, 6)])
@@ -110,7 +89,7 @@ def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) 
         def make(ids: SegmentGenerator = ids) -> list[int]:
             return [ids.next_id()] if count == 1 else ids.next_ids(count)
 
-        mine, reached = before_bytecode(number, act, make)
+        mine, reached = interrupted(number, act, make)
         for thread in threads:
             thread.join(10)
         later = ids.next_ids(9)
@@ -162,7 +141,7 @@ def test_a_call_that_a_fork_or_a_handler_interrupts_anywhere(
                 pids.append(os.fork())
 
         with ended_child(pids):
-            mine, reached = before_bytecode(number, act, ids.next_id)
+            mine, reached = interrupted(number, act, ids.next_id)
             numbers = [str(each) for each in (mine, *ids.next_ids(4), ids.next_id())]
             if pids == [0]:
                 os.write(writer, " ".join(numbers).encode())

@@ -20,6 +20,7 @@ import snowredis
 ROOT = Path(snowredis.__file__).parent
 # the packages whose code is interrupted; the memory pool stands for a server, which is not interrupted
 ROOMS = tuple(str(ROOT / room) + "/" for room in ("core", "process", "servers", "snowflake"))
+NUMBERS = (str(ROOT / "numbers") + "/",)
 SERVER = str(ROOT / "snowflake" / "protocol" / "memory_store.py")
 # where Thread.start() and locks of Python are
 THREADING = "threading.py"
@@ -29,6 +30,10 @@ _BREAKERS = ("CALL", "PRECALL", "RESUME", "JUMP_BACKWARD", "POP_JUMP_BACKWARD")
 class Points:
     """Trace function of one thread: counts bytecodes and calls ``actions[k]`` before the k-th.
 
+    Args:
+        threading_too: count those of Python's threading, too.
+        rooms: the folders whose code is counted.
+
     Attributes:
         count: how many bytecodes were executed so far.
         fired: where each action was called, as text.
@@ -36,8 +41,10 @@ class Points:
         calls_left: whether, after the last action, there was still a point at which CPython looks for signals.
     """
 
-    def __init__(self, actions: dict[int, Callable[[], object]], *, threading_too: bool = False) -> None:
-        self._actions = actions
+    def __init__(
+        self, actions: dict[int, Callable[[], object]], *, threading_too: bool = False, rooms: tuple[str, ...] = ROOMS
+    ) -> None:
+        self._actions, self._rooms = actions, rooms
         self._threading_too = threading_too
         self._traced: dict[CodeType, bool] = {}
         self._codes: dict[CodeType, bytes] = {}
@@ -66,7 +73,7 @@ class Points:
 
     def _is_traced(self, code: CodeType) -> bool:
         name = code.co_filename
-        found = name.startswith(ROOMS) and name != SERVER
+        found = name.startswith(self._rooms) and name != SERVER
         return found or (self._threading_too and name.endswith(THREADING))
 
     def is_traced(self, code: CodeType) -> bool:
@@ -177,7 +184,7 @@ def _product_codes() -> Iterator[CodeType]:
     """Yield the code of every loaded function of the product, and of Python's threading."""
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None) or ""
-        if name.startswith(ROOMS) or module is threading:
+        if name.startswith(ROOMS + NUMBERS) or module is threading:
             for function in _functions(module):
                 yield from _nested(function.__code__)
 
