@@ -151,7 +151,7 @@ def fill(url: str, kind: str, filler: Filler) -> None:
 def prepare(url: str, catalog: Tables) -> None:
     """Do in the first database what `merge run` asks for: tables with transactions, and no triggers."""
     for table in catalog.values():
-        alter = [f"ALTER TABLE {table.sql} ENGINE = InnoDB"] * bool(table.refusals_as_first)
+        alter = [f"ALTER TABLE {table.sql} ENGINE = InnoDB, ROW_FORMAT = DEFAULT"] * bool(table.refusals_as_first)
         execute(url, *alter, *(f"DROP TRIGGER `{name}`" for name, _, _ in table.triggers))
 
 

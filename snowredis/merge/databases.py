@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -402,20 +402,24 @@ def stem(name: str) -> str:
     return re.sub(r"ies$", "y", one) if one.endswith("ies") else one.rstrip("s")
 
 
-def nearness(name: str, where: tuple[str, str]) -> int:
+def without_prefix(tables: Iterable[str]) -> dict[str, str]:
+    """Return the names of tables without their schema, and without a prefix that nearly all of them have."""
+    names = {name: name.rpartition(".")[2] for name in tables}
+    starts = [name[: name.find("_") + 1] for name in names.values()]
+    prefix = max(starts, key=starts.count, default="")
+    is_common = len(starts) > 2 and starts.count(prefix) >= 0.8 * len(starts)
+    return {name: short.removeprefix(prefix) if is_common else short for name, short in names.items()}
+
+
+def nearness(name: str, table: str, column: str) -> int:
     """Return how a column is named: 3: as a table, 2: as a part of its name, 1: as its ids, 0: as none of these."""
-    mine, table, its = stem(name), stem(where[0]), stem(where[1])
+    mine, table, its = stem(name), stem(table), stem(column)
     if not mine:
         return 0
     if mine == table or (len(table) > 2 and mine.endswith(table)):
         return 3
-    is_part = mine in table if len(mine) > 2 else table.startswith(mine)
+    is_part = mine in table if len(mine) > 2 else not its and table.startswith(mine)
     return 2 if is_part else int(bool(its) and mine.endswith(its))
-
-
-def is_named_after(name: str, table: str) -> bool:
-    """Return whether a column is called as the id of a table: alliance_id or allianceid, of alliance or alliances."""
-    return name.lower().endswith("id") and len(stem(name)) > 1 and stem(name) == stem(table)
 
 
 def is_named_like_an_id(name: str) -> bool:

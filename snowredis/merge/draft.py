@@ -19,7 +19,6 @@ from snowredis.merge.databases import (
     Table,
     TableColumn,
     checksum,
-    is_named_after,
     is_named_like_a_list,
     is_named_like_an_id,
     stem,
@@ -217,9 +216,10 @@ class Case:
 
     def key(self) -> Guess | None:
         """Judge a key by itself, and an id of the table within its key."""
-        mine, its, best = stem(self.name), stem(self.table.name), self._best
+        table, best = self.evidence.called[self.table.name], self._best
+        mine, its = stem(self.name), stem(table)
         # charId of characters, but not accountId of account_tutorial
-        is_own = mine in ("", "u", its) or (its.startswith(mine) and "_" not in self.table.name)
+        is_own = mine in ("", "u", its) or (its.startswith(mine) and "_" not in table)
         if self.table.primary != [self.name] and not (is_own and self.where in self.evidence.ids):
             return None
         if not is_own and self._leads and self._leads[0].near > 1 and self._leads[0].where[0] in self.tables.fixed:
@@ -230,8 +230,11 @@ class Case:
         return Guess("ask", "a key by itself: an id of this table, or of something outside?")
 
     def named(self) -> Guess | None:
-        """Judge a column that is called an id, and whose numbers are ids of tables that stay or move."""
-        if not (self.is_named and self._leads):
+        """Judge a column that is called an id, or as a table, and whose numbers are ids of tables that stay or move."""
+        # as many tables, an amount may be called
+        is_amount = AMOUNT_NAME.search(self.name) or self.name.endswith("s")
+        is_called = self.is_named or (self._best and self._best.near == 3 and not is_amount)
+        if not (is_called and self._leads):
             return None
         if not self._leads[0].near and self.is_listed:
             return Guess("keep", "named after a list of the application, which no table here has")
@@ -251,7 +254,7 @@ class Case:
             return Guess("ask", f"ids of {staying[0]}, which stay, or of {best}, which move?")
         guess = self._like(best, is_strong=best.fills and not staying)
         # a table of a few rows is never filled
-        is_of_few = is_named_after(self.name, best.where[0]) and best.reach > 0.5
+        is_of_few = self.evidence.is_named_after(self.name, best.where[0]) and best.reach > 0.5
         is_sure = best.fills or self.is_key or is_of_few
         if guess.rule == "flake" or (is_sure and (guess.rule == "id" or best.near)):
             return guess
@@ -262,8 +265,6 @@ class Case:
         """Judge numbers that fill the ids of a table, and those that number the rows of their own."""
         best = self._best
         if best and best.fills:
-            if best.near == 3 and self._leads[0] == best:
-                return self._like(best)
             is_plain = not AMOUNT_NAME.search(self.name) and (best.near or not self.is_listed)
             least = 5 if min(map(min, self.sets)) > LARGE else 12
             if best.ends or best.where in self.tables.matched or (is_plain and self.size >= least):
@@ -304,7 +305,7 @@ class Case:
         evidence = self.evidence
         for name in evidence.tables:
             is_other = name != self.table.name and name not in self.tables.fixed
-            if self.size and is_other and is_named_after(self.name, name):
+            if self.size and is_other and evidence.is_named_after(self.name, name):
                 ids = [its for where, its in evidence.ids.items() if where[0] == name and where[1] != ROWID]
                 share = max((share_of(self.sets, its) for its in ids), default=0.0)
                 is_empty = not any(sample.rows for sample in evidence.samples[name])

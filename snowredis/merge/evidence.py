@@ -19,7 +19,7 @@ from itertools import count, islice
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from snowredis.merge.databases import ROWID, Progress, Table, TableColumn, nearness, stem
+from snowredis.merge.databases import ROWID, Progress, Table, TableColumn, nearness, stem, without_prefix
 from snowredis.merge.dialects import Database
 
 SAMPLED = 20_000
@@ -46,7 +46,8 @@ _PLAIN = re.compile("[1-9][0-9]{0,18}")
 _HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
 _BASE64 = re.compile(r"[0-9A-Za-z_-]{2,400}={0,2}")
 _NO_TEXT = re.compile("numeric|decimal|interval|money|inet|cidr|macaddr|time|tsvector")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d")
+# times and addresses
+_NO_IDS = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|((1?\d?\d|2[0-4]\d|25[0-5])(\.|$)){4}$")
 
 # a table and a column
 Where = tuple[str, str]
@@ -135,11 +136,13 @@ class Evidence:
         samples: of each table, of the first and of the second database.
         numbers: positive whole numbers of each column.
         ids: of each column that numbers the rows of its table.
+        called: each table's name without a prefix.
         partly: tables of which not all rows were read.
     """
 
     def __init__(self, databases: tuple[Database, Database], progress: Progress, *, reads_all: bool = True) -> None:
         self.databases, self.reads_all, self.tables = databases, reads_all, databases[0].tables
+        self.called = without_prefix(self.tables)
         self.samples: dict[str, tuple[Sample, Sample]] = {}
         self.ids: dict[Where, tuple[Ids, Ids]] = {}
         self.partly: list[str] = []
@@ -203,7 +206,7 @@ class Evidence:
         name, is_first = column.name.lower(), sample.at[column.name] == 0
         if not table.uniques:
             return is_first and name.endswith("id")
-        is_own = column.name in table.primary and (name == "id" or stem(name) == stem(table.name))
+        is_own = column.name in table.primary and (name == "id" or stem(name) == stem(self.called[table.name]))
         return is_own and max(values) - min(values) < 2 * len(values)
 
     # --- where numbers lead ------------------------------------------------------------------------
@@ -221,7 +224,7 @@ class Evidence:
                 reach = min(map(_reach, sets, ids))
                 if reach > 0:
                     ends, fills = _fit(sets, ids, reach)
-                    found.append(Lead(where, nearness(name, where), ends, fills, reach))
+                    found.append(Lead(where, nearness(name, self.called[where[0]], where[1]), ends, fills, reach))
         return sorted(found, key=lambda lead: (lead.near, lead.where[1] != ROWID, *lead[3:]), reverse=True)
 
     @cached_property
@@ -236,6 +239,11 @@ class Evidence:
             if leads and is_number and where[1] != ROWID and where not in self.ids:
                 yield where, leads[0]
 
+    def is_named_after(self, column: str, table: str) -> bool:
+        """Return whether a column is called as the id of a table: alliance_id or allianceid, of alliances."""
+        name = stem(column)
+        return column.lower().endswith("id") and len(name) > 1 and name == stem(self.called[table])
+
     def counted_by(self, table: Table, column: str) -> Where | None:
         """Return whose next numbers a column has: in the only row of its table, or in rows that name the other one."""
         samples = self.samples[table.name]
@@ -243,7 +251,7 @@ class Evidence:
             return None
         rows = [[(_letters(row), row[sample.at[column]]) for row in sample.rows] for sample in samples]
         for where, ids in self.ids.items():
-            name = stem(where[0])
+            name = stem(self.called[where[0]])
             tops = [[top for text, top in side if not side[1:] or (len(name) > 2 and name in text)] for side in rows]
             pairs = [(its.high * (its.count > 1), top) for its, some in zip(ids, tops, strict=True) for top in some]
             are_next = (isinstance(top, int) and 0 < high <= top <= high * 2 for high, top in pairs)
@@ -319,9 +327,10 @@ class Evidence:
         for kind in (each.name for each in self.tables[table].written if each.kind == "text"):
             if match := re.fullmatch(f"({start}_?)?(type|kind|class|model|table)", kind.lower()):
                 values = {str(each) for sample in self.samples[table] for each in sample.values(kind) if each}
-                names = {stem(re.split(r"[^A-Za-z0-9_]", value)[-1]) for value in values}
-                found = {name for name in self.tables if stem(name) in names}
-                are_all = len({stem(name) for name in found}) == len(names)
+                words = (re.split(r"[^A-Za-z0-9_]", value)[-1] for value in values)
+                names = {stem(self.called.get(word, word)) for word in words}
+                found = {name for name, called in self.called.items() if stem(called) in names}
+                are_all = len({stem(self.called[name]) for name in found}) == len(names)
                 if found and (match[1] or (are_all and len(found) > 1)):
                     return kind, found, are_all
         return None
@@ -457,7 +466,7 @@ def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
     if isinstance(value, bytes):
         yield from _numbers_in_bytes(value)
         value = value.decode("latin-1") if all(31 < byte < 127 or byte in b"\t\r\n" for byte in value) else ""
-    if not isinstance(value, str) or not value or _TIME.match(value):
+    if not isinstance(value, str) or not value or _NO_IDS.match(value):
         return
     if _HEXADECIMAL.fullmatch(value):
         yield "hexadecimal", int(value, 16)

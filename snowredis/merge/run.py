@@ -21,7 +21,7 @@ from typing import NamedTuple
 from snowredis.core.values import iso_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, is_named_after, parents_first, url_of
+from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, parents_first, url_of
 from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Draft, Tables
 from snowredis.merge.evidence import Evidence
@@ -441,7 +441,7 @@ def _of_matched(case: Case, rule: str) -> Iterator[tuple[str, bool]]:
     for name, key in matched:
         its = case.evidence.tables[name].columns[key]
         is_like = its.kind != "int" and its.kind == case.column.kind and case.where != (name, key)
-        if is_like or (is_named_after(case.name, name) and (not leads or leads[0].near < 3)):
+        if is_like or (case.evidence.is_named_after(case.name, name) and (not leads or leads[0].near < 3)):
             yield name, is_like
 
 

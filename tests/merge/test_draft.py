@@ -473,21 +473,36 @@ def test_names_that_are_words_or_have_odd_characters_are_no_matter(two: Two, mer
 
 
 @pytest.mark.parametrize(("values", "asks"), [("60", True), ("", True), ("2", False)])
+@pytest.mark.parametrize("prefix", ["", "game_"])
 def test_a_column_that_is_named_after_a_table_is_never_kept_in_silence(
-    two: Two, offline: Cli, values: str, asks: bool
+    two: Two, offline: Cli, values: str, asks: bool, prefix: str
 ) -> None:
     # a third of the numbers are of no row; there is no row at all; nearly no number is of a row
     tables = f"{PEOPLE};CREATE TABLE teams (id INTEGER PRIMARY KEY, name TEXT);CREATE TABLE t (s TEXT, team_id INTEGER)"
+    renamed = ";".join(f"ALTER TABLE {name} RENAME TO {prefix}{name}" for name in ("people", "teams", "t") if prefix)
     rows = {
         s: f"{people(s, 5)};"
         + ";".join(f"INSERT INTO teams VALUES ({i}, '{s}{i}')" for i in range(1, int(values or 0) + 1))
         + ";"
         + ";".join(f"INSERT INTO t VALUES ('{s}{i}', {i})" for i in range(1, 91))
+        + f";{renamed}"
         for s in "AB"
     }
-    text = offline("merge", "draft", *two("sqlite", tables, rows["A"], rows["B"])).out.split("[t]")[1]
+    text = offline("merge", "draft", *two("sqlite", tables, rows["A"], rows["B"])).out.split(f"[{prefix}t]")[1]
     assert asked(text) == ["team_id"] * asks
-    assert "team_id: named like an id of teams, and " in text
+    assert f"team_id: named like an id of {prefix}teams, and " in text
+
+
+def test_a_column_that_is_called_as_a_table_is_asked_about_even_if_it_has_few_values(draft: Callable[..., str]) -> None:
+    text = draft("s TEXT, people INTEGER, speed INTEGER", lambda s: (f"'{s}{i}', {i * 8}, {i * 8}" for i in (1, 3, 5)))
+    assert asked(text) == ["people"]
+
+
+def test_addresses_have_no_ids(draft: Callable[..., str]) -> None:
+    text = draft(
+        "s TEXT, ip TEXT, place TEXT", lambda s: (f"'{s}', '10.0.3.{i}', '10.0.300.{i}'" for i in range(1, 61))
+    )
+    assert asked(text) == ["place"]
 
 
 def test_times_in_milliseconds_have_no_ids_in_their_high_bits(two: Two, offline: Cli) -> None:

@@ -183,7 +183,7 @@ def test_the_second_look_reads_all_over_a_large_table_and_names_those_it_did_not
     ("kind", "both", "second", "says"),
     [
         ("mariadb", "CREATE TABLE t (id TINYINT UNSIGNED PRIMARY KEY)", "INSERT INTO t VALUES (250)", "does not fit into t.id"),
-        ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY) ENGINE=MyISAM", "", "ALTER TABLE `t` ENGINE=InnoDB"),
+        ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY) ENGINE=MyISAM", "", "ALTER TABLE `t` ENGINE=InnoDB, ROW_FORMAT=DEFAULT"),
         ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY)", "ALTER TABLE t MODIFY id BIGINT", "differs between"),
         ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY, n VARCHAR(9))", "ALTER TABLE t MODIFY n VARCHAR(9) COLLATE utf8mb4_bin", "utf8mb4_bin"),
         ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY); CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW SET NEW.id = NEW.id", "", "DROP TRIGGER `x`"),

@@ -3,7 +3,7 @@
 -- tables: every table; "refusal": why the first database cannot hold its rows in one transaction, "refused": why it is not copied
 SELECT NULL AS schema_name, table_name AS tab, CONCAT('`', REPLACE(table_name, '`', '``'), '`') AS `sql`,
     IF(engine NOT IN ('InnoDB', 'ROCKSDB'), CONCAT('is of the engine ', engine,
-    ', which has no transactions: ALTER TABLE `', REPLACE(table_name, '`', '``'), '` ENGINE=InnoDB'), '') AS refusal,
+    ', which has no transactions: ALTER TABLE `', REPLACE(table_name, '`', '``'), '` ENGINE=InnoDB, ROW_FORMAT=DEFAULT'), '') AS refusal,
     CASE WHEN table_type = 'SYSTEM VERSIONED' THEN
     'is system-versioned, and its history cannot be copied: DROP SYSTEM VERSIONING in both'
     WHEN table_type <> 'BASE TABLE' THEN CONCAT('is a ', table_type)
