@@ -34,6 +34,7 @@ _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 # what to do, by what the error of a database says
 _ADVICE = {
     "lock (timeout|wait)|locked|deadlock": "another process uses the database: stop the application that writes to it",
+    "duplicate|unique": 'two rows would have one key: taken, match or rows = "first" of that table say what happens',
     "denied|must be owner|permission|authentication|readonly": "check the user, the password, and that this user owns "
     "the tables",
     "connect|refused|gone away|terminat|no such file|resolve": "check that the server runs, and the host, port and "
@@ -411,7 +412,7 @@ def without_prefix(tables: Iterable[str]) -> dict[str, str]:
     return {name: short.removeprefix(prefix) if is_common else short for name, short in names.items()}
 
 
-def nearness(name: str, table: str, column: str) -> int:
+def nearness(name: str, table: str, column: str = "id") -> int:
     """Return how a column is named: 3: as a table, 2: as a part of its name, 1: as its ids, 0: as none of these."""
     mine, table, its = stem(name), stem(table), stem(column)
     if not mine:

@@ -130,11 +130,10 @@ class Case:
             return None
         texts = [each for each in self.values if each not in (None, "", "0")]
         if self.size >= 5 and all(isinstance(each, str) and whole([each]) for each in texts):
-            is_named = is_named_like_an_id(self.name)
             for lead in self.leads:
-                if is_named and lead.near and lead.fills and lead.where[0] not in self.tables.fixed:
+                if self.is_named and lead.near and lead.fills and lead.where[0] not in self.tables.fixed:
                     return self._like(lead, "digits: ids")
-                if is_named or lead.fills:
+                if self.is_named or lead.fills:
                     return Guess("ask", f"digits: ids of {lead}?")
         elif self.column.kind != "float" and (found := self.evidence.parts(*self.where)):
             place, lead, example = found
@@ -254,7 +253,7 @@ class Case:
             return Guess("ask", f"ids of {staying[0]}, which stay, or of {best}, which move?")
         guess = self._like(best, is_strong=best.fills and not staying)
         # a table of a few rows is never filled
-        is_of_few = self.evidence.is_named_after(self.name, best.where[0]) and best.reach > 0.5
+        is_of_few = best.near == 3 and self.name.lower().endswith("id") and best.reach > 0.5
         is_sure = best.fills or self.is_key or is_of_few
         if guess.rule == "flake" or (is_sure and (guess.rule == "id" or best.near)):
             return guess
@@ -373,8 +372,7 @@ class Draft:
         table, evidence = self.catalog[name], self.evidence
         for column in (*said.lists.get("id", []), *said.texts.get("of", {})):
             where = (name, column)
-            keys = (key for key in table.foreign_keys if column in key.columns)
-            targets = [(key.parent, key.target(column)) for key in keys]
+            targets = [(key.parent, key.target(column)) for key in table.foreign_keys if column in key.columns]
             if not targets and where not in evidence.ids:
                 targets = [lead.where for lead in evidence.leads_of[where]]
             if targets and table.columns[column].kind == "int":

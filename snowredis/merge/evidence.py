@@ -52,7 +52,7 @@ _NO_IDS = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|((1?\d?\d|2[0-4]\d|25[0-5]
 # a table and a column
 Where = tuple[str, str]
 # numbers of the first and of the second database
-Two = tuple[set[int], set[int]]
+Two = Sequence[set[int]]
 
 
 @dataclass
@@ -241,8 +241,7 @@ class Evidence:
 
     def is_named_after(self, column: str, table: str) -> bool:
         """Return whether a column is called as the id of a table: alliance_id or allianceid, of alliances."""
-        name = stem(column)
-        return column.lower().endswith("id") and len(name) > 1 and name == stem(self.called[table])
+        return column.lower().endswith("id") and nearness(column, self.called[table]) == 3
 
     def counted_by(self, table: Table, column: str) -> Where | None:
         """Return whose next numbers a column has: in the only row of its table, or in rows that name the other one."""
@@ -285,7 +284,7 @@ class Evidence:
     @cached_property
     def every(self) -> Two:
         """The ids of all tables."""
-        return _two(set[int]().union(*(ids[side].values for ids in self.ids.values())) for side in (0, 1))
+        return [set[int]().union(*(ids[side].values for ids in self.ids.values())) for side in (0, 1)]
 
     @cached_property
     def large(self) -> tuple[int, int]:
@@ -367,9 +366,9 @@ class Evidence:
             is_packed = max(rests) << 8 < by or len(rests) * 4 <= min(len(first), _TRIED, by * 2)
             is_packed &= max(rests) > 0 or by >> 32 > 0
             if is_packed and (max(first) // by, max(second) // by) in ends:
-                parts.append((f"{by:,}s", _two({number // by for number in side} - {0} for side in (first, second))))
+                parts.append((f"{by:,}s", [{number // by for number in side} - {0} for side in (first, second)]))
             if are_kinds and max(rests) << 8 < by and 10**6 <= by <= min(max(first), max(second)):
-                low = _two({number % by for number in side if number > by} - {0} for side in (first, second))
+                low = [{number % by for number in side if number > by} - {0} for side in (first, second)]
                 parts.append((f"remainders by {by:,}", low))
             for part, sets in parts:
                 leads = self.leads(sets)
@@ -389,11 +388,6 @@ class Evidence:
             if max(map(len, found)) >= 3 and all(its.high >= 1 << 16 for its in ids if its.count):
                 return where
         return None
-
-
-def _two(sets: Iterable[set[int]]) -> Two:
-    first, second = sets
-    return first, second
 
 
 def _reach(numbers: set[int], ids: Ids) -> float:
@@ -444,8 +438,6 @@ def _plain(column: TableColumn, value: Any) -> Any:
     """Return a value as it is compared: the same for every driver."""
     if value is None or isinstance(value, bytes | int):
         return int(value) if isinstance(value, bool) else value
-    if isinstance(value, memoryview | bytearray):
-        return bytes(value)
     if isinstance(value, dict | list):
         return json.dumps(value, default=str)
     text = str(value)

@@ -474,14 +474,15 @@ def clashes(translation: Translation) -> Iterator[str]:
             moved = [c for c in key if translation.map.move(name, c).rule == "id" and table.columns[c].kind == "int"]
             stay = [f"({value} IS NULL OR {value} <= 0)" for value in map(translation.column, moved)]
             if found := translation.shared_keys(name, key, conditions=stay):
+                new = f"CONCAT({key[0]}, '-2')" if translation.first.kind == "mysql" else f"{key[0]} || '-2'"
                 what = f"{len(found):,} rows that would come have the {', '.join(key)} of a row that is there"
-                yield f"[{name}] {what}, such as {shown(found[0][2])}. {_remedies(table, said, key)}"
+                yield f"[{name}] {what}, such as {shown(found[0][2])}. {_remedies(table, said, key, new)}"
 
 
-def _remedies(table: Table, said: TableMap, key: list[str]) -> str:
+def _remedies(table: Table, said: TableMap, key: list[str], new: str) -> str:
     kinds = {column: table.columns[column].kind for column in key if said.rule(column) == "keep"}
     is_name, columns = kinds == {key[0]: "text"}, json.dumps(key)
-    remedies = [f"taken.{key[0]} = \"CONCAT({key[0]}, '-2')\" gives them another name"] * is_name
+    remedies = [f'taken.{key[0]} = "{new}" gives them another name'] * is_name
     remedies += [
         f'rows = "first"{f", key = {columns}" * (key != table.uniques[0])}: these rows stay away',
         f"match = {columns}: they are one row under two ids",

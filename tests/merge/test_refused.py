@@ -79,7 +79,7 @@ LINES = {
         ('keep = ["account_id", ', "keep = ["),
     ],
     'write of.kind = "kinds"': [('of.kind = "kinds"', ""), ('[items]\nrows = "copy"\nid = ["id"', '[items]\nrows = "copy"\nid = ["kind", "id"')],
-    "have the name of a row that is there, such as 'Bob'": [('taken.name = "TAKEN"\n', "")],
+    "have the name of a row that is there, such as 'Bob'. taken.name = \"name || '-2'\" gives": [('taken.name = "TAKEN"\n', "")],
     "have the id of a row that is there": [
         ('[ranks]\nrows = "copy"\nid = ["id"]\nown.id = "ranks"\nkeep = ["title"]', '[ranks]\nrows = "copy"\nkeep = ["id", "title"]'),
     ],
@@ -467,3 +467,13 @@ def test_ids_of_a_table_of_two_rows_are_never_called_ids_of_no_table(two: Two, m
     assert "look again" not in merging(urls, options=("--dry-run",)).out
     kept = merging(urls, (drafted, wrong), options=("--dry-run",))
     assert "alliance_id is in keep, and ids of alliance.id: move what is an id to id" in " ".join(kept.out.split())
+
+
+def test_a_key_of_first_characters_that_two_rows_would_have_is_said_by_the_database(two: Two, merging: Cli) -> None:
+    tables = "CREATE TABLE t (id INT PRIMARY KEY, n TEXT, UNIQUE KEY (n(3)))"
+    urls = two("mariadb", tables, "INSERT INTO t VALUES (1, 'abc1')", "INSERT INTO t VALUES (1, 'abc2'), (2, 'xyz')")
+    refused = merging(urls, code=ExitCode.MERGE_REFUSED)
+    assert "nothing was changed; two rows would have one key" in " ".join(refused.err.split())
+    execute(urls[1], "DELETE FROM t WHERE id = 1")
+    merging(urls, code=0)
+    assert rows_of(urls[0], "SELECT count(*) FROM t") == [(2,)]

@@ -329,3 +329,12 @@ def test_rows_with_keys_that_are_no_numbers_are_matched_or_the_first(
     right = "SELECT count(*) FROM pet p JOIN hero h ON h.id = p.hero_id AND h.id = p.owner WHERE h.n = p.n"
     assert rows_of(urls[0], right) == [(16,)]
     assert [rows_of(urls[0], f"SELECT count(*) FROM {name}") for name in ("hero", "flag")] == [[(13,)], [(13,)]]
+
+
+def test_a_sequence_that_a_default_names_by_a_text_is_counted(two: Two, merging: Cli) -> None:
+    tables = "CREATE SEQUENCE s; CREATE TABLE t (id int DEFAULT nextval('s'::text) PRIMARY KEY, n text)"
+    rows = "INSERT INTO t (n) VALUES ('a')"
+    urls = two("postgresql", tables, rows, rows.replace("a", "b"))
+    merging(urls, code=0)
+    execute(urls[0], rows)
+    assert rows_of(urls[0], "SELECT id FROM t ORDER BY id") == [(1,), (11,), (12,)]

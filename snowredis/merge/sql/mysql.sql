@@ -10,9 +10,6 @@ SELECT NULL AS schema_name, table_name AS tab, CONCAT('`', REPLACE(table_name, '
     WHEN EXISTS (SELECT 1 FROM information_schema.key_column_usage k WHERE k.table_schema = t.table_schema
     AND k.table_name = t.table_name AND k.referenced_table_schema <> k.table_schema) THEN
     'has a foreign key to another database, whose ids are not known here: drop it, and add it again afterwards'
-    WHEN EXISTS (SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = t.table_schema
-    AND s.table_name = t.table_name AND s.non_unique = 0 AND s.sub_part IS NOT NULL) THEN
-    'has a unique key of the first characters of a text, which rows of both may break together: drop it, and add it again afterwards'
     END AS refused FROM information_schema.tables t
     WHERE table_schema = DATABASE() AND table_type NOT IN ('VIEW', 'SYSTEM VIEW', 'SEQUENCE') ORDER BY 2;
 

@@ -53,8 +53,9 @@ WITH RECURSIVE deep AS (SELECT a.attrelid, a.attnum, a.atttypid AS type, 0 AS le
     'is an oid, such as of a large object, which is not in the table: copy what it leads to, and make it a column of bytea or text'
     WHEN NOT is_known THEN 'is of the type ' || base ||
     ', which was never tried: change the type'
-    WHEN a.attgenerated = '' AND (pg_get_expr(d.adbin, d.adrelid) ~* 'nextval' AND NOT EXISTS (SELECT
-    FROM pg_depend p JOIN pg_class s ON s.oid = p.refobjid
+    WHEN a.attgenerated = '' AND (pg_get_expr(d.adbin, d.adrelid) ~* 'nextval' AND
+    to_regclass(substring(pg_get_expr(d.adbin, d.adrelid) FROM 'nextval\(\(''(.*)''::text\)::regclass\)')) IS NULL
+    AND NOT EXISTS (SELECT FROM pg_depend p JOIN pg_class s ON s.oid = p.refobjid
     WHERE p.refclassid = 'pg_class'::regclass AND p.objid = d.oid AND s.relkind = 'S') OR EXISTS (SELECT
     FROM pg_depend p JOIN pg_proc f ON f.oid = p.refobjid
     WHERE p.refclassid = 'pg_proc'::regclass AND p.objid = d.oid AND p.classid = 'pg_attrdef'::regclass AND
@@ -104,7 +105,9 @@ SELECT NULLIF(n.nspname, current_schema()) AS schema_name, t.relname AS tab, a.a
     FROM pg_depend WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass AND deptype IN
     ('a', 'i') AND refobjsubid > 0 UNION SELECT d.refobjid, f.adrelid, f.adnum
     FROM pg_depend d JOIN pg_attrdef f ON d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid AND
-    d.refclassid = 'pg_class'::regclass) u ON u.seq = s.oid
+    d.refclassid = 'pg_class'::regclass UNION SELECT
+    to_regclass(substring(pg_get_expr(adbin, adrelid) FROM 'nextval\(\(''(.*)''::text\)::regclass\)')), adrelid, adnum
+    FROM pg_attrdef) u ON u.seq = s.oid
     LEFT JOIN pg_class t ON t.oid = COALESCE(pg_partition_root(u.tab), u.tab) LEFT
     JOIN pg_namespace n ON n.oid = t.relnamespace
     LEFT JOIN pg_attribute a ON a.attrelid = u.tab AND a.attnum = u.col
