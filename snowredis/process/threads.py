@@ -172,31 +172,29 @@ def _forget_thread() -> None:
 _OWN_MODULES = {*sys.stdlib_module_names, "snowredis", "redis"}
 
 
-def raised_by_handler(error: BaseException | None, handled: BaseException | None) -> BaseException | None:
-    """Return the error of a signal handler that *error* is, or in whose place it was raised; None if there is none.
+def raised_since(error: BaseException | None, handled: BaseException | None) -> Iterator[BaseException]:
+    """Yield *error*, and the errors in whose place it was raised, the newest first.
 
     Args:
         handled: what was being handled, sys.exc_info()[1], before the code began that raised *error*.
     """
     while error is not None and error is not handled:
-        if _passed_handler(error.__traceback__):
-            return error
+        yield error
         error = error.__context__
-    return None
 
 
 def is_interruption(error: BaseException) -> bool:
     """Return whether a signal handler, or another thread by PyThreadState_SetAsyncExc(), raised *error* here."""
-    if _passed_handler(error.__traceback__):
+    if passed_handler(error):
         return True
     raised_in = [frame.f_globals.get("__name__", "") for frame in _frames(error.__traceback__)][-1:]
     # a class that the code where it was raised does not know
     return not _is_own(type(error).__module__) and all(map(_is_own, raised_in))
 
 
-def _passed_handler(traceback: TracebackType | None) -> bool:
-    """Return whether one of the functions of *traceback* is a signal handler."""
-    codes = {frame.f_code for frame in _frames(traceback)}
+def passed_handler(error: BaseException) -> bool:
+    """Return whether a signal handler raised *error*: one of the functions that it passed is one."""
+    codes = {frame.f_code for frame in _frames(error.__traceback__)}
     return any(code in codes for code in _codes_of_handlers())
 
 

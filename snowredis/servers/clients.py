@@ -130,19 +130,41 @@ class OwnClient(NamedTuple):
     """A redis-py client that only snowredis uses.
 
     Attributes:
-        where: the address, without password, for messages.
-        locator: what tells the server from all others that processes here reach; empty if that is unknown.
         owned: False for the application's own client: its class is unknown here, so it is used as it is and not closed.
-        failover_slack_ms: how long a deposed master may go on answering there.
         fresh: True for an embedded server that no reservation of an earlier one concerns.
     """
 
     client: Any
-    where: str
-    locator: str
     owned: bool
-    failover_slack_ms: int
     fresh: bool
+
+    @property
+    def where(self) -> str:
+        """The address, without password, for messages."""
+        return address(self.client)
+
+    @property
+    def failover_slack_ms(self) -> int:
+        """How long a deposed master may go on answering there."""
+        # a client of a Cluster would connect
+        pool = None if is_cluster(self.client) else getattr(self.client, "connection_pool", None)
+        return FAILOVER_SLACK_MS if is_cluster(self.client) or isinstance(pool, SentinelConnectionPool) else 0
+
+    @property
+    def locator(self) -> str:
+        """What tells the server from all others that processes here reach; empty if that is unknown.
+
+        A path may be relative to the directory of this process, and a proxy may choose the server by the user.
+        """
+        known = _known_address(self.client)
+        # a client of a Cluster would connect
+        settings = {} if is_cluster(self.client) or not known else self.client.connection_pool.connection_kwargs
+        # the directory may have been removed
+        with contextlib.suppress(OSError):
+            if path := settings.get("path"):
+                known = f"unix://{os.path.abspath(path)}?db={settings.get('db', 0)}"
+            return known and f"{settings.get('username') or ''}@{known}"
+        return ""
 
 
 def open_client(server: Any, *, creates: bool = False) -> OwnClient:
@@ -172,14 +194,7 @@ def open_client(server: Any, *, creates: bool = False) -> OwnClient:
         from snowredis.servers.refusals import check_limits
 
         check_limits(client)
-    return OwnClient(
-        client=client,
-        where=address(client),
-        locator=_locator(client),
-        owned=client is not server,
-        failover_slack_ms=FAILOVER_SLACK_MS if _fails_over(client) else 0,
-        fresh=fresh,
-    )
+    return OwnClient(client, client is not server, fresh)
 
 
 def without_retries(client: Any) -> Any:
@@ -250,29 +265,9 @@ def is_cluster(client: Any) -> bool:
     return isinstance(client, OwnCluster | RedisCluster)
 
 
-def _fails_over(client: Any) -> bool:
-    return is_cluster(client) or isinstance(getattr(client, "connection_pool", None), SentinelConnectionPool)
-
-
 def address(client: Any) -> str:
     """Return where *client* connects to, without password, for messages."""
     return _known_address(client) or type(client).__name__
-
-
-def _locator(client: Any) -> str:
-    """Return what tells the server of *client* from all others that processes here reach; empty if that is unknown.
-
-    A path may be relative to the directory of this process, and a proxy may choose the server by the user.
-    """
-    known = _known_address(client)
-    # a client of a Cluster would connect
-    settings = {} if is_cluster(client) or not known else client.connection_pool.connection_kwargs
-    # the directory may have been removed
-    with contextlib.suppress(OSError):
-        if path := settings.get("path"):
-            known = f"unix://{os.path.abspath(path)}?db={settings.get('db', 0)}"
-        return known and f"{settings.get('username') or ''}@{known}"
-    return ""
 
 
 def _known_address(client: Any) -> str:

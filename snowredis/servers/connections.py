@@ -225,19 +225,6 @@ class _TimedSocket:
             self._connected.settimeout(_shorter(seconds, _remaining_s()))
 
 
-def is_unsent(error: BaseException | None, handled: BaseException | None) -> bool:
-    """Return whether no connection was made before redis-py raised *error*, so that no command was sent.
-
-    Args:
-        handled: what was being handled, sys.exc_info()[1], before the call.
-    """
-    while error is not None and error is not handled:
-        if getattr(error, "is_unsent", False):
-            return True
-        error = error.__context__
-    return False
-
-
 def _file_of(connected: Any) -> tuple[int, int] | None:
     """Return what the number of a socket refers to: a device and a file of it; None if it is closed."""
     try:

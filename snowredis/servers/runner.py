@@ -18,9 +18,9 @@ from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable, as_cause
-from snowredis.process.threads import is_interruption, raised_by_handler
+from snowredis.process.threads import is_interruption, passed_handler, raised_since
 from snowredis.servers.clients import TLS_PREFIX, close_client, fresh_copy, is_cluster, open_client
-from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, time_limit
+from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.scripts import Script, read_only, text_of
 from snowredis.settings import MinReplicas, check
 
@@ -109,7 +109,7 @@ def translated(where: str, kinds: type[Exception] | tuple[type[Exception], ...] 
         if isinstance(error, SnowredisError):
             raise
         # redis-py takes a TimeoutError of a handler for one of the socket
-        of_handler = raised_by_handler(error, handled)
+        of_handler = next(filter(passed_handler, raised_since(error, handled)), None)
         if of_handler is not None:
             try:
                 raise of_handler from None
@@ -120,7 +120,9 @@ def translated(where: str, kinds: type[Exception] | tuple[type[Exception], ...] 
             raise
         translation = _translation(where, error)
         if isinstance(translation, StoreUnavailable):
-            translation.is_unsent = is_unsent(error, handled)
+            # no connection was made, so no command was sent
+            unsent = (each for each in raised_since(error, handled) if getattr(each, "is_unsent", False))
+            translation.is_unsent = any(unsent)
             translation.timed_out = isinstance(error, exceptions.TimeoutError)
             translation.replied = isinstance(error, _ERROR_REPLIES)
         raise translation from as_cause(error)

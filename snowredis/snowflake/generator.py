@@ -110,11 +110,9 @@ class SnowflakeGenerator(FastPath):
     @property
     def lease(self) -> OwnLease | None:
         """The current lease, or a lost one whose outage lane is left; None before the first id and after close()."""
-        leases = self._lease_manager
-        before = leases.held or leases.slot.lost_lease
         self._context.guard.check()
-        held = leases.held or leases.slot.lost_lease
-        return held.lease if held is not None and held is before else None
+        held = self._lease_manager.held or self._lease_manager.slot.lost_lease
+        return held.lease if held is not None else None
 
     @property
     def in_outage_lane(self) -> bool:
@@ -223,9 +221,7 @@ class SnowflakeGenerator(FastPath):
         if an_id := self._id_now():
             return an_id
         self._check()
-        from snowredis.snowflake.upkeep import async_ids
-
-        return await async_ids.next_slow(self._slow_path)
+        return await self._slow_path.anext_id()
 
     async def anext_ids(self, count: int) -> list[int]:
         """Make *count* ids at once. Async version of next_ids(): does not block the event loop.
@@ -233,9 +229,7 @@ class SnowflakeGenerator(FastPath):
         Other coroutines run after each tick, and after 10,000 ids at the latest.
         """
         self._check()
-        from snowredis.snowflake.upkeep import async_ids
-
-        return await async_ids.next_ids(self, self._slow_path, self._context.guard, count)
+        return await self._slow_path.anext_ids(count)
 
     # --- lease -------------------------------------------------------------------------------------
 
@@ -252,10 +246,10 @@ class SnowflakeGenerator(FastPath):
         """
         self._check()
         self._slow_path.next_id(only_claim=True)
-        held = self._lease_manager.held or self._lease_manager.slot.lost_lease
-        if held is None:
+        lease = self.lease
+        if lease is None:
             raise LeaseLost(self.pool, -1, "it was lost as soon as it was claimed")
-        return held.lease
+        return lease
 
     def claim_in_background(self) -> None:
         """Let the heartbeat claim a worker id now, and again until there is one. Does not block; never raises.

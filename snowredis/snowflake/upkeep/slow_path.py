@@ -1,16 +1,17 @@
 """The slow path: make an id when the fast path cannot. Claims, waits, renews or replaces the lease as needed.
 
-ClaimWait is one call's wait for a worker id of a full pool, for the floor of a pool, and for the lanes of a lease to
-open. When it asks Redis again: pace.py.
+A call waits for a worker id of a full pool, for the floor of a pool, and for the lanes of a lease to open. When it asks
+Redis again: pace.py.
 """
 
 from __future__ import annotations
 
+import functools
 from concurrent.futures import Future
 
 from snowredis import errors
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
-from snowredis.core.values import time_text
+from snowredis.core.values import check_count, time_text
 from snowredis.process.clock import MAX_SLEEP_S, FrozenClockCheck, nap
 from snowredis.process.log import log
 from snowredis.snowflake.ids.allocator import IdAllocator, NoLease, Step
@@ -19,16 +20,169 @@ from snowredis.snowflake.lease.requests import LeaseManager
 from snowredis.snowflake.upkeep.lifecycle import LeaseLifecycle
 from snowredis.snowflake.upkeep.pace import FIRST_PAUSE_S, Asked, CallPause
 
+# ids of one step of the event loop: a list of them takes well under a millisecond
+CHUNK = 10_000
 
-class ClaimWait:
-    """The waits of one call that needs a lease."""
 
-    def __init__(self, context: Context, leases: LeaseManager, lifecycle: LeaseLifecycle) -> None:
-        self._context, self._clock, self._leases = context, context.clock, leases
-        self._lifecycle, self._pace = lifecycle, lifecycle.pace
-        self._pause = CallPause(self._clock.monotonic())
+class SlowPath:
+    """Makes ids of one generator, whatever has to be done first."""
 
-    def ask_if_due(self) -> bool:
+    def __init__(
+        self, context: Context, leases: LeaseManager, allocator: IdAllocator, lifecycle: LeaseLifecycle
+    ) -> None:
+        self._context, self._guard = context, context.guard
+        self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
+        self._clock, self._pool = context.clock, context.config.name
+        # the call that makes this generator ready for coroutines, if one is under way or was
+        self._preparing: Future[int] | None = None
+
+    def next_id(self, *, only_claim: bool = False) -> int:
+        """Make an id; or, with *only_claim*, claim or wait until a lease has open lanes, and return 0.
+
+        Blocks:
+            as SnowflakeGenerator.next_id() and SnowflakeGenerator.claim().
+
+        Raises:
+            As SnowflakeGenerator.next_id().
+        """
+        pause: CallPause | None = None
+        frozen_check = FrozenClockCheck(self._clock)
+        try:
+            while True:
+                self._guard.check()
+                generation = self._guard.generation
+                if self._leases.closed or self._leases.suspended:
+                    self._lifecycle.release()
+                    raise errors.GeneratorClosed(self._pool, suspended=not self._leases.closed)
+                an_id, decision = self._allocator.advance(only_claim=only_claim)
+                if decision is None:
+                    if pause is not None:
+                        self._context.counts.waited("claim", self._clock.monotonic() - pause.began_s)
+                        pause = None
+                    # checked last: in a child that a signal handler forked just now, this id is its parent's
+                    if self._guard.is_still(generation):
+                        return an_id
+                elif isinstance(decision, Wait):
+                    self._wait(decision)
+                    self._check_clock(frozen_check, decision)
+                elif isinstance(decision, RenewLease):
+                    self._ask_for_time()
+                elif isinstance(decision, ClaimAnother):
+                    self._lifecycle.replace(decision.behind_ms)
+                elif isinstance(decision, RaiseClockBack):
+                    self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
+                    raise errors.ClockMovedBack(decision.behind_ms, self._context.rules.policy)
+                else:
+                    pause = pause or CallPause(self._clock.monotonic())
+                    if not isinstance(decision, NotOpen):
+                        self._ask_for_lease(pause)
+                    elif not (self._lifecycle.renewals.is_in_need and self._lifecycle.renewals.open_outage_lane()):
+                        self._wait_for_opening(decision.ms)
+                        self._check_clock(frozen_check, Wait(decision.ms, clock_back=False))
+        except errors.SnowredisError as error:
+            self._context.refusals.note(error, self._allocator.ids_made)
+            # the frames below say no more than the message
+            raise error.with_traceback(None)  # noqa: B904 - the same error
+
+    # --- coroutines --------------------------------------------------------------------------------
+
+    async def anext_id(self) -> int:
+        """Make an id. Async version of next_id(): what takes well under a millisecond is done on the event loop.
+
+        All else is done in one thread for all coroutines that wait.
+        """
+        # loaded only for coroutines
+        from snowredis.process.coroutines import in_background, result_of, sleep
+
+        frozen_check = FrozenClockCheck(self._clock)
+        while True:
+            an_id, decision = self._try_step()
+            if an_id:
+                return an_id
+            if not isinstance(decision, Wait):
+                # claims, renews, or waits for the pool
+                preparing = self._preparing
+                if preparing is None or preparing.done():
+                    preparing = self._preparing = in_background(functools.partial(self.next_id, only_claim=True))
+                await result_of(preparing)
+            elif self._clock.background:
+                await sleep(min(decision.seconds, MAX_SLEEP_S))
+                self._check_clock(frozen_check, decision)
+            else:
+                # a test clock, which sleeping moves
+                self._clock.sleep(decision.seconds)
+                await sleep(0)
+
+    async def anext_ids(self, count: int) -> list[int]:
+        """Make *count* ids at once without blocking the event loop. See SnowflakeGenerator.anext_ids()."""
+        from snowredis.process.coroutines import sleep
+
+        count, path = check_count(count), self._allocator.generator
+        while True:
+            generation = self._guard.generation
+            batch: list[int] = []
+            while len(batch) < count:
+                part = path._take_now(min(count - len(batch), CHUNK)) or [await self.anext_id()]
+                if batch and part[0] < batch[-1]:
+                    # the clock went back, or another coroutine made ids in a namespace that is behind
+                    batch.clear()
+                batch += part
+                if len(part) == CHUNK:
+                    await sleep(0)
+            if self._guard.is_still(generation):
+                return batch
+
+    def _try_step(self) -> Step:
+        """Take an id of the current tick or of a later one, or return what has to be done first. Never waits.
+
+        ``NoLease()`` is also returned where only next_id() can tell what to do: another thread holds the lock, or the
+        generator is closed.
+        """
+        self._guard.check()
+        generation = self._guard.generation
+        if self._leases.closed or self._leases.suspended:
+            return 0, NoLease()
+        an_id, decision = self._allocator.advance(only_claim=False, blocking=False)
+        if isinstance(decision, Wait):
+            self._context.clock_backs.note_wait(decision, self._allocator.ids_made)
+        # checked last: in a child that a signal handler forked just now, this id is its parent's
+        if not self._guard.is_still(generation):
+            return 0, NoLease()
+        return an_id, decision
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def after_fork(self) -> None:
+        """Forget, in a forked child, what the threads of the parent were doing."""
+        self._preparing = None
+
+    def _check_clock(self, frozen_check: FrozenClockCheck, wait: Wait) -> None:
+        """Raise ClockMovedBack if the wall clock stands still, after *wait*."""
+        if still_ms := frozen_check.still_ms(min(wait.seconds, MAX_SLEEP_S)):
+            raise errors.ClockMovedBack(still_ms, self._context.rules.policy, stopped=True)
+
+    def _wait(self, wait: Wait) -> None:
+        self._context.clock_backs.note_wait(wait, self._allocator.ids_made)
+        nap(self._clock, wait.seconds)
+
+    def _ask_for_lease(self, pause: CallPause) -> None:
+        """Ask for a worker id, or wait a little; meanwhile go on in an outage lane, if there is one."""
+        lifecycle = self._lifecycle
+        # without a heartbeat, this call has to claim
+        if lifecycle.thread.runs and lifecycle.renewals.open_outage_lane():
+            return
+        try:
+            claimed = self._ask_if_due(pause)
+        except errors.SnowredisError:
+            if not lifecycle.renewals.open_outage_lane():
+                raise
+            return
+        if claimed:
+            lifecycle.thread.start()
+        else:
+            lifecycle.renewals.open_outage_lane()
+
+    def _ask_if_due(self, pause: CallPause) -> bool:
         """Ask for a worker id if it is time for that, or wait a little: MAX_SLEEP_S at most, and a round trip to Redis.
 
         Returns:
@@ -37,7 +191,7 @@ class ClaimWait:
         Raises:
             PoolExhausted, StoreUnavailable, LeaseLost, LeaseExpired, ClockSkewed: none can be claimed in time.
         """
-        leases, config, pace, pause = self._leases, self._context.config, self._pace, self._pause
+        leases, config, pace = self._leases, self._context.config, self._lifecycle.pace
         now_s = self._clock.monotonic()
         if refusal := pace.refusal(Asked.CLAIM, now_s):
             raise refusal
@@ -72,7 +226,7 @@ class ClaimWait:
     def _skewed(self, offset_ms: int, limit_ms: int) -> errors.ClockSkewed:
         """Return the error, which is raised again for a while."""
         error = errors.ClockSkewed(offset_ms, limit_ms)
-        self._pace.failed(Asked.CLAIM, error, self._clock.monotonic())
+        self._lifecycle.pace.failed(Asked.CLAIM, error, self._clock.monotonic())
         return error
 
     def _log_wait(self, error: errors.PoolExhausted | errors.StoreUnavailable) -> None:
@@ -80,7 +234,7 @@ class ClaimWait:
         if isinstance(error, errors.PoolExhausted):
             reason = f"all {error.capacity} worker ids are leased"
         text = "pool %s: %s; waiting for a worker id, for %g s at most"
-        log.warning(text, self._context.config.name, reason, self._pace.timeout_s)
+        log.warning(text, self._context.config.name, reason, self._lifecycle.pace.timeout_s)
 
     def _why_floor(self) -> str:
         """Return why the floor has not passed after twice the time that a loss explains."""
@@ -90,7 +244,7 @@ class ClaimWait:
         # the pool before has ended then
         return f"reservations of before may last until {time_text(floor_ms)}, and new ones start then"
 
-    def wait_for_opening(self, ms: float) -> None:
+    def _wait_for_opening(self, ms: float) -> None:
         """Wait, a little at a time, for the lanes of the lease to open in *ms*.
 
         Raises:
@@ -106,129 +260,10 @@ class ClaimWait:
             # else another process had reserved these times
             self._lifecycle.log_floor(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
-        is_old = not self._pace.just_renewed(self._leases.view.renewed_ago_s)
+        is_old = not self._lifecycle.pace.just_renewed(self._leases.view.renewed_ago_s)
         if self._leases.held is not None and not self._clock.background and is_old:
             self._lifecycle.renewals.renew_in_need()
         nap(self._clock, ms / 1000)
-
-    def end(self) -> None:
-        """Count how long the call waited, now that there is a worker id and one of its lanes is open."""
-        self._context.counts.waited("claim", self._clock.monotonic() - self._pause.began_s)
-
-
-class SlowPath:
-    """Makes ids of one generator, whatever has to be done first.
-
-    Attributes:
-        clock: the generator's.
-        preparing: the call that makes this generator ready for coroutines, if one is under way or was.
-    """
-
-    def __init__(
-        self, context: Context, leases: LeaseManager, allocator: IdAllocator, lifecycle: LeaseLifecycle
-    ) -> None:
-        self._context, self._guard = context, context.guard
-        self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
-        self.clock, self._pool = context.clock, context.config.name
-        self.preparing: Future[int] | None = None
-
-    def next_id(self, *, only_claim: bool = False) -> int:
-        """Make an id; or, with *only_claim*, claim or wait until a lease has open lanes, and return 0.
-
-        Blocks:
-            as SnowflakeGenerator.next_id() and SnowflakeGenerator.claim().
-
-        Raises:
-            As SnowflakeGenerator.next_id().
-        """
-        claim_wait: ClaimWait | None = None
-        frozen_check: FrozenClockCheck | None = None
-        try:
-            while True:
-                self._guard.check()
-                generation = self._guard.generation
-                if self._leases.closed or self._leases.suspended:
-                    self._lifecycle.release()
-                    raise errors.GeneratorClosed(self._pool, suspended=not self._leases.closed)
-                an_id, decision = self._allocator.advance(only_claim=only_claim)
-                if decision is None:
-                    if claim_wait is not None:
-                        claim_wait.end()
-                        claim_wait = None
-                    # checked last: in a child that a signal handler forked just now, this id is its parent's
-                    if self._guard.is_still(generation):
-                        return an_id
-                elif isinstance(decision, Wait):
-                    frozen_check = frozen_check or FrozenClockCheck(self.clock)
-                    self._wait(decision)
-                    self.check_clock(frozen_check, decision)
-                elif isinstance(decision, RenewLease):
-                    self._ask_for_time()
-                elif isinstance(decision, ClaimAnother):
-                    self._lifecycle.replace(decision.behind_ms)
-                elif isinstance(decision, RaiseClockBack):
-                    self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
-                    raise errors.ClockMovedBack(decision.behind_ms, self._context.rules.policy)
-                else:
-                    claim_wait = claim_wait or ClaimWait(self._context, self._leases, self._lifecycle)
-                    if not isinstance(decision, NotOpen):
-                        self._ask_for_lease(claim_wait)
-                    elif not (self._lifecycle.renewals.is_in_need and self._lifecycle.renewals.open_outage_lane()):
-                        claim_wait.wait_for_opening(decision.ms)
-                        frozen_check = frozen_check or FrozenClockCheck(self.clock)
-                        self.check_clock(frozen_check, Wait(decision.ms, clock_back=False))
-        except errors.SnowredisError as error:
-            self._context.refusals.note(error, self._allocator.ids_made)
-            # the frames below say no more than the message
-            raise error.with_traceback(None)  # noqa: B904 - the same error
-
-    def try_step(self) -> Step:
-        """Take an id of the current tick or of a later one, or return what has to be done first. Never waits.
-
-        ``NoLease()`` is also returned where only next_id() can tell what to do: another thread holds the lock, or the
-        generator is closed.
-        """
-        self._guard.check()
-        generation = self._guard.generation
-        if self._leases.closed or self._leases.suspended:
-            return 0, NoLease()
-        an_id, decision = self._allocator.advance(only_claim=False, blocking=False)
-        if isinstance(decision, Wait):
-            self._context.clock_backs.note_wait(decision, self._allocator.ids_made)
-        # checked last: in a child that a signal handler forked just now, this id is its parent's
-        if not self._guard.is_still(generation):
-            return 0, NoLease()
-        return an_id, decision
-
-    def check_clock(self, frozen_check: FrozenClockCheck, wait: Wait) -> None:
-        """Raise ClockMovedBack if the wall clock stands still, after *wait*."""
-        if still_ms := frozen_check.still_ms(min(wait.seconds, MAX_SLEEP_S)):
-            raise errors.ClockMovedBack(still_ms, self._context.rules.policy, stopped=True)
-
-    def after_fork(self) -> None:
-        """Forget, in a forked child, what the threads of the parent were doing."""
-        self.preparing = None
-
-    def _wait(self, wait: Wait) -> None:
-        self._context.clock_backs.note_wait(wait, self._allocator.ids_made)
-        nap(self.clock, wait.seconds)
-
-    def _ask_for_lease(self, claim_wait: ClaimWait) -> None:
-        """Ask for a worker id, or wait a little; meanwhile go on in an outage lane, if there is one."""
-        lifecycle = self._lifecycle
-        # without a heartbeat, this call has to claim
-        if lifecycle.thread.runs and lifecycle.renewals.open_outage_lane():
-            return
-        try:
-            claimed = claim_wait.ask_if_due()
-        except errors.SnowredisError:
-            if not lifecycle.renewals.open_outage_lane():
-                raise
-            return
-        if claimed:
-            lifecycle.thread.start()
-        else:
-            lifecycle.renewals.open_outage_lane()
 
     def _ask_for_time(self) -> None:
         """Renew, since the next tick is past the reservation; if that was done just now, wait for the clock."""

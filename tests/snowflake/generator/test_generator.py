@@ -630,7 +630,7 @@ def test_a_step_makes_no_id_once_the_process_may_make_none(
         monkeypatch.setattr(ForkGuard, "is_still", lambda guard, generation: False)
     else:
         {"suspended": ids.suspend, "closed": ids.close}[why]()
-    assert ids._slow_path.try_step()[0] == 0
+    assert ids._slow_path._try_step()[0] == 0
 
 
 def test_close_says_which_worker_id_it_could_not_release_beside_a_thread_that_waits_for_redis(

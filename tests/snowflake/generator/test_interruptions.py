@@ -302,7 +302,7 @@ def slow_path_next(*, claimed: bool) -> SnowflakeGenerator:
     [
         (SnowflakeGenerator.claim, False),
         (SnowflakeGenerator.next_id, True),
-        (lambda ids: ids._slow_path.try_step(), True),
+        (lambda ids: ids._slow_path._try_step(), True),
         (SnowflakeGenerator._beat, True),
         (SnowflakeGenerator.suspend, True),
         (SnowflakeGenerator.close, True),
