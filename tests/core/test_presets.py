@@ -1,6 +1,5 @@
 """Presets against ids and dates that their systems published; layouts as text, and what is refused."""
 
-from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -28,20 +27,8 @@ INSTAGRAM = 1387263000 << 64 - 41 | 1341 << 64 - 41 - 13 | 5001 % 1024
 
 def test_the_presets_are_a_read_only_mapping_by_name() -> None:
     assert tuple(layouts) == NAMES
-    assert len(layouts) == len(NAMES)
-    assert isinstance(layouts, Mapping)
-    assert not isinstance(layouts, MutableMapping)
-    assert "twitter" in layouts
-    assert "myspace" not in layouts
-    assert layouts.get("myspace") is None
     with pytest.raises(TypeError):
         layouts["mine"] = Layout()  # type: ignore[index]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_preset_says_where_it_comes_from(name: str) -> None:
-    assert preset_source(name).endswith(".")
-    assert len(preset_source(name)) > 60
 
 
 # -- the presets against what is known of their systems ----------------------------------------------------
@@ -144,20 +131,15 @@ def test_the_options_of_a_spec_may_be_left_out_stand_in_any_order_and_be_spaced(
     ("spec", "why"),
     [
         ("41/0/2/10", "it must have 5 widths (timestamp/datacenter/backup/worker/sequence), not 4"),
-        ("41/0/2/10/10/0", "not 6"),
         ("41/0/2/x/10", "'x' is not a number"),
-        ("41/0/2//10", "'' is not a number"),
-        ("41/0/2/-1/10", "'-1' is not a number"),
         ("41/0/2/1_0/10", "'1_0' is not a number"),
         ("41/0/2/\u0661/10", "is not a number"),
         ("41/0/2/10/10;tick_ms=99999999999999999999", "is not a number of at most 19 digits"),
-        ("41/0/2/10/10;tick_ms=", "'' is not a number"),
         ("41/0/2/10/10;tick_ms", "'tick_ms' is none of tick_ms=, epoch_ms=, worker_last="),
         ("41/0/2/10/10;ticks=1", "'ticks=1' is none of"),
         ("41/0/2/10/10;", "'' is none of"),
         ("41/0/2/10/10;tick_ms=1;tick_ms=1", "tick_ms is given twice"),
         ("41/0/2/10/10;worker_last=2", "worker_last is 2, not 0 or 1"),
-        ("41/0/2/10/10;worker_last=True", "'True' is not a number"),
     ],
 )
 def test_a_spec_that_cannot_be_read_is_refused_with_the_reason_and_an_example(spec: str, why: str) -> None:
@@ -169,22 +151,19 @@ def test_a_spec_that_cannot_be_read_is_refused_with_the_reason_and_an_example(sp
 
 
 @pytest.mark.parametrize(
-    ("wrong", "near"), [("TWITTER", "twitter"), ("sonyflak", "sonyflake"), ("jdseconds", "jd-seconds")]
+    ("wrong", "guess"),
+    [
+        ("TWITTER", "Did you mean 'twitter'? "),
+        ("sonyflak", "Did you mean 'sonyflake'? "),
+        ("jdseconds", "Did you mean 'jd-seconds'? "),
+        ("", ""),
+        ("zzzzzz", ""),
+    ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest_and_all_names(wrong: Any, near: str) -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_if_any_is_near_and_all_names(wrong: Any, guess: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_layout(wrong)
-    assert f"unknown layout {wrong!r}" in str(caught.value)
-    assert f"Did you mean {near!r}?" in str(caught.value)
-    assert all(name in str(caught.value) for name in NAMES)
-
-
-@pytest.mark.parametrize("wrong", ["", "zzzzzz"])
-def test_a_name_like_no_other_is_refused_without_a_guess(wrong: Any) -> None:
-    with pytest.raises(ConfigError) as caught:
-        resolve_layout(wrong)
-    assert "Did you mean" not in str(caught.value)
-    assert "The presets are default, twitter" in str(caught.value)
+    assert f"unknown layout {wrong!r}. {guess}The presets are {', '.join(NAMES)}" in str(caught.value)
 
 
 @pytest.mark.parametrize("wrong", [41, b"twitter", {"worker_bits": 1}])

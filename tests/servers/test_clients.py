@@ -59,13 +59,6 @@ def test_a_sentinel_url_says_sentinels_master_database_and_both_passwords() -> N
     assert_both_give_up_soon(client)
 
 
-def test_tls_under_sentinel_is_for_the_sentinels_too() -> None:
-    client = client_of_url("sentinel://a/m?ssl=true")
-    assert issubclass(client.connection_pool.connection_class, SentinelManagedSSLConnection)
-    (sentinel,) = client.connection_pool.sentinel_manager.sentinels
-    assert issubclass(sentinel.connection_pool.connection_class, redis.SSLConnection)
-
-
 def test_the_address_of_a_sentinel_client_is_in_one_order_and_has_no_password() -> None:
     client = client_of_url(SENTINEL_URL)
     expected = "sentinel://::1:26381,a:26379,b:26380/orders-master/3"
@@ -98,13 +91,13 @@ def test_a_sentinel_client_is_taken_over_without_its_retries() -> None:
     assert settings(theirs)["retry"].get_retries() == 10
 
 
-def test_a_sentinel_client_with_tls_keeps_it() -> None:
+def test_tls_under_sentinel_is_for_the_sentinels_too_and_is_kept() -> None:
     theirs = Sentinel([("a", 1)], sentinel_kwargs={"ssl": True}).master_for("m", ssl=True, ssl_ca_certs="/ca")
-    ours = without_retries(theirs)
-    assert issubclass(ours.connection_pool.connection_class, SentinelManagedSSLConnection)
+    for ours in (client_of_url("sentinel://a/m?ssl=true"), without_retries(theirs)):
+        assert issubclass(ours.connection_pool.connection_class, SentinelManagedSSLConnection)
+        (sentinel,) = ours.connection_pool.sentinel_manager.sentinels
+        assert issubclass(sentinel.connection_pool.connection_class, redis.SSLConnection)
     assert settings(ours)["ssl_ca_certs"] == "/ca"
-    (sentinel,) = ours.connection_pool.sentinel_manager.sentinels
-    assert issubclass(sentinel.connection_pool.connection_class, redis.SSLConnection)
 
 
 @pytest.mark.parametrize("url", ["redis://:s3cret@a/4", "unix:///a.sock", SENTINEL_URL, "cluster://a,b:7001"])
@@ -119,14 +112,8 @@ def test_a_forked_child_gets_a_client_of_the_same_server_that_shares_nothing(url
         if not url.startswith("unix:"):
             assert_gives_up_soon(child)
         # its finalizer closes no connection of the parent
-        assert inherited.auto_close_connection_pool is False
-
-
-def test_a_forked_child_leaves_the_connections_to_the_sentinels_alone() -> None:
-    inherited = client_of_url(SENTINEL_URL)
-    fresh_copy(inherited)
-    sentinels = inherited.connection_pool.sentinel_manager.sentinels
-    assert [sentinel.auto_close_connection_pool for sentinel in sentinels] == [False] * 3
+        sentinels = getattr(inherited.connection_pool, "sentinel_manager", Sentinel([])).sentinels
+        assert not any(client.auto_close_connection_pool for client in (inherited, *sentinels))
 
 
 def test_a_forked_child_uses_a_client_of_a_class_of_its_own_as_it_is() -> None:
@@ -339,14 +326,6 @@ def test_what_a_pool_notes_for_its_own_connections_is_not_taken_over() -> None:
     }
     for name, value in noted.items():
         assert value == SOCKET_TIMEOUT_S if name.startswith("orig_") else value.pool is ours.connection_pool
-
-
-def test_a_client_on_a_unix_socket_stays_there() -> None:
-    ours = without_retries(redis.Redis(unix_socket_path="/run/redis.sock", db=4))
-    assert address(ours) == "unix:///run/redis.sock?db=4"
-    assert issubclass(ours.connection_pool.connection_class, redis.UnixDomainSocketConnection)
-    assert settings(ours)["db"] == 4
-    assert_gives_up_soon(ours)
 
 
 def test_a_client_with_tls_keeps_its_certificates() -> None:

@@ -184,26 +184,6 @@ def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_b
     assert ids.decode(ids.next_id()).worker != old.lease.worker
 
 
-def test_a_generator_that_was_dropped_does_not_say_which_lanes_it_opened(clock: ManualClock) -> None:
-    """A finalizer cannot know: another thread may have been making an id. So nothing goes back."""
-    store = Unanswered(PoolConfig(name="dropped"), clock.server_time_ms)
-    ids = generator_on(store, clock)
-    ids.next_id()
-    ids._lease_manager.abandon()
-    assert [request.opened for request in store.releases] == [""]
-
-
-def test_clones_that_share_their_random_state_renew_under_different_names(clock: ManualClock) -> None:
-    store = Unanswered(PoolConfig(name="alike"), clock.server_time_ms)
-    for _ in range(2):
-        ids = generator_on(store, clock, random_bytes=lambda count: b"\x5a" * count)
-        ids.next_id()
-        clock.advance(1)
-        ids._beat()
-    assert len({request.pending for request in store.renewals}) == 2
-    assert len({request.token for request in store.claims}) == 2
-
-
 @pytest.mark.parametrize("asks", ["renewal", "claim"])
 def test_a_holder_that_is_told_of_other_settings_has_lost_its_lease_at_once(server: RedisServer, asks: str) -> None:
     name, layout = f"shorter-{asks}", Layout(worker_bits=4, sequence_bits=10, backup_bits=0)
