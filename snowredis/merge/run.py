@@ -132,7 +132,7 @@ class _Before:
 
     Attributes:
         count: of all rows.
-        moved: the condition of a row that came, with {0} for the row; empty: its values do not say it.
+        moved: the condition of a row that came; empty: its values do not say it.
         rows, hashed: if they do not: how many rows there are, and their hash.
         orphans: of each of its unsure keys: rows that lead nowhere.
     """
@@ -165,7 +165,7 @@ class _Run:
         if self.names:
             self.first.lock([self.first.tables[name].sql for name in self.names])
         self.progress.start("comparing ids")
-        problems = [*choose_offsets(translation), *unfit_values(translation)]
+        problems = [*choose_offsets(translation), *unfit_values(translation), *_broken_expressions(translation)]
         for found in (translation.find_pairs, lambda: clashes(translation)):
             problems += [] if problems else found()
         evidence = Evidence((self.first, self.second), self.progress, reads_all=False)
@@ -211,8 +211,7 @@ class _Run:
             found.moved = self._moved(name)
             if not found.moved:
                 _, found.rows, found.hashed = self._hash(name)
-            for key in self._unsure_keys(name):
-                found.orphans.append(0 if found.moved else self._orphans(self.first, name, key))
+            found.orphans = [self._orphans(self.first, name, key) for key in self._unsure_keys(name)]
         return found
 
     def _moved(self, name: str) -> str:
@@ -226,7 +225,7 @@ class _Run:
             is_moved = rule == "id" and known.kind == "int" and is_key
             if is_moved and not self.translation.count(name, f"({value} IS NULL OR {value} <= 0)"):
                 offset = self.translation.offsets[said.text("own", column)]
-                return f"{{0}}.{self.first.quote(column)} > {offset}"
+                return f"y.{self.first.quote(column)} > {offset}"
         return ""
 
     def _unsure_keys(self, name: str) -> list[ForeignKey]:
@@ -244,11 +243,11 @@ class _Run:
         keys = self.first.tables[name].foreign_keys
         return [key for key in keys if not self.first.checks_keys and not is_sure(key)]
 
-    def _orphans(self, database: Database, name: str, key: ForeignKey, where: str = "") -> int:
-        given = [f"c.{database.quote(column)} IS NOT NULL" for column in key.columns]
+    def _orphans(self, database: Database, name: str, key: ForeignKey) -> int:
+        given = " AND ".join(f"c.{database.quote(column)} IS NOT NULL" for column in key.columns)
         parent, same = database.tables[key.parent].sql, database.same("p", key.parents, "c", key.columns)
-        found = [*given, f"NOT EXISTS (SELECT 1 FROM {parent} p WHERE {same})", *filter(None, [where])]
-        return database.count(f"{database.tables[name].sql} c WHERE {' AND '.join(found)}")
+        rows = f"{database.tables[name].sql} c WHERE {given} AND NOT EXISTS (SELECT 1 FROM {parent} p WHERE {same})"
+        return database.count(rows)
 
     def _raise_tops(self, name: str) -> None:
         """Raise the counters that rows of the first database hold above those of the second."""
@@ -279,7 +278,7 @@ class _Run:
             before, came, hashed = self.before[name], 0, 0
             if name in self.names:
                 _, came, hashed = self._hash(name, of_second=True)
-                count, *now = self._hash(name, came=before.moved.format("y"))
+                count, *now = self._hash(name, came=before.moved)
                 is_right = now == [before.rows + came, before.hashed + hashed]
                 text = f"[{name}] the rows that came are not those that the rules make of the second database"
                 wrong += [*([text] * (not is_right)), *self._lost(name)]
@@ -312,9 +311,8 @@ class _Run:
         return [int(number or 0) for number in database.one(f"SELECT COUNT(*), COUNT({one}), SUM({hashed}) {rows}")]
 
     def _lost(self, name: str) -> Iterator[str]:
-        before = self.before[name]
-        for key, orphans in zip(self._unsure_keys(name), before.orphans, strict=True):
-            new = self._orphans(self.first, name, key, before.moved.format("c")) - orphans
+        for key, orphans in zip(self._unsure_keys(name), self.before[name].orphans, strict=True):
+            new = self._orphans(self.first, name, key) - orphans
             if new and new > self._orphans(self.second, name, key):
                 columns = ", ".join(key.columns)
                 yield f"[{name}] {new:,} rows came whose {columns} leads to no row of {key.parent}"
@@ -366,6 +364,20 @@ class _Run:
         texts = ", ".join(self.first.literal(text) for text in (offsets, self.map.checksum, seen))
         plus = self.translation.offsets[""]
         self.first.run(f"INSERT INTO {MARK} VALUES ('{second}', '{now}', {plus}, {texts})")
+
+
+def _broken_expressions(translation: Translation) -> Iterator[str]:
+    """Yield the expressions of the map that are no SQL of the second database."""
+    second = translation.second
+    for name in translation.names:
+        texts = translation.map.tables[name].texts
+        for word, column, text in ((by, *each) for by in ("sql", "taken") for each in texts.get(by, {}).items()):
+            second.run("SAVEPOINT expression")
+            try:
+                second.rows(f"SELECT {translation.expression(text)} FROM {second.tables[name].sql} y LIMIT 0")
+            except second.engine.dialect.loaded_dbapi.Error as error:
+                second.run("ROLLBACK TO SAVEPOINT expression")
+                yield f"[{name}] {word}.{column}: {str(error).splitlines()[0]}. Write an expression of this database"
 
 
 def _rows_seen(translation: Translation) -> dict[str, str]:

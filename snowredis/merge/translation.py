@@ -69,12 +69,12 @@ class Translation:
         if move.rule == "of":
             value = self._of(move.by, plain, about)
         elif move.rule == "sql":
-            value = f"({self._expression(move.by)})"
+            value = f"({self.expression(move.by)})"
         else:
             value = self._moved(move.rule, plain, about, move.by)
         if self.pairs.get(f"{name}.{column}") and (taken := said.text("taken", column)):
             is_free = f"{self._found(f'{name}.{column}', self.text(name, column))} IS NULL"
-            value = f"CASE WHEN {is_free} THEN {value} ELSE ({self._expression(taken)}) END"
+            value = f"CASE WHEN {is_free} THEN {value} ELSE ({self.expression(taken)}) END"
         return value
 
     def column(self, name: str) -> str:
@@ -97,7 +97,7 @@ class Translation:
         moved = self._moved(its.rule(key), value, column or about, its.text("own", key))
         return self._looked_up(target, value, moved, column if column and column.kind == "text" else about)
 
-    def _expression(self, text: str) -> str:
+    def expression(self, text: str) -> str:
         """Return an expression of a map with its offsets and tables."""
         text = OF.sub(lambda match: self._of(match[1], f"({match[2]})"), text)
         return OFFSET.sub(lambda match: str(self.offsets[match[1] or ""]), text)

@@ -1,5 +1,6 @@
 """Refusals before the first row: all of them at once, each with what to write."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -477,3 +478,12 @@ def test_a_key_of_first_characters_that_two_rows_would_have_is_said_by_the_datab
     execute(urls[1], "DELETE FROM t WHERE id = 1")
     merging(urls, code=0)
     assert rows_of(urls[0], "SELECT count(*) FROM t") == [(2,)]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
+def test_expressions_that_the_database_does_not_know_are_refused_all_at_once(two: Two, merging: Cli, kind: str) -> None:
+    urls = two(kind, "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)", "", "INSERT INTO t VALUES (1, 2, 3)")
+    texts = 'sql.a = "aa + :offset"\nsql.b = "nothing(b)"'
+    refused = merging(urls, ('"a", "b"', '"id"'), ('id   = ["id"]', ""), ('"id"]', f'"id"]\n{texts}'))
+    assert refused.code == ExitCode.MERGE_REFUSED
+    assert re.findall(r"^\[t\] (sql\.\w): ", refused.out, re.MULTILINE) == ["sql.a", "sql.b"], refused.out + refused.err
