@@ -21,14 +21,14 @@ _MAX_NAMED = 5
 
 
 class Owner(NamedTuple):
-    """Description of a process by itself. A new field stands here and in owner_text().
+    """Description of a process by itself: a new field stands here, and in _owner() of snowflake/lease/requests.py.
 
     Attributes:
         host, pid, label: how the process describes itself; untrusted text.
         refused: the error of its last call, if the process got no id since; empty: it makes ids, or was not asked for
             any.
         version: of snowredis in the process; untrusted text; empty if unknown.
-        generator: random name of its generator, see owner_text(); "" if unknown.
+        generator: random name of its generator: that of its process, "-", and its own; "" if unknown.
         lane_until_ms: end of the outage lane of a lease that it lost, in which it can go on, too; 0: none.
         taken_ms: when it took the lease over from a process that had ended; 0: it claimed the worker id itself.
         outage: 1 if it goes on in the outage lane of its lease while Redis is away; 0: it does not say so.

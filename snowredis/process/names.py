@@ -195,29 +195,12 @@ PROCESS = SimpleNamespace(label="")
 
 
 @functools.lru_cache(maxsize=100)
-def owner_text(
-    host: str,
-    pid: int,
-    label: str,
-    generator: str = "",
-    lane_until_ms: int = 0,
-    taken_ms: int = 0,
-    refused: str = "",
-    version: str = "",
-    outage: int = 0,
-) -> str:
+def owner_text(host: str, pid: int, label: str, **more: object) -> str:
     """Return JSON that names a process in Redis, for people. Host and label are cut to MAX_NAME and made printable.
 
     Args:
-        generator: random name of a generator: that of its process, "-", and its own.
-        lane_until_ms: end of an outage lane in which it goes on, though the record may not show that; 0: there is none.
-        taken_ms: when it took the lease over from a process that had ended; 0: it claimed the worker id itself.
-        refused: the error of its last call, if it got no id since; "": there is none.
-        version: of snowredis in that process.
-        outage: 1 if it goes on in the outage lane of its lease while Redis is away.
+        more: other fields of Owner in monitor/lease.py, times without "_ms". Those that say nothing are left out.
     """
     host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
-    owner: dict[str, object] = {"host": host, "pid": pid, "label": label}
-    more = {"generator": generator, "lane_until": lane_until_ms, "taken": taken_ms, "refused": refused}
-    owner |= {name: value for name, value in (more | {"version": version, "outage": outage}).items() if value}
+    owner = {"host": host, "pid": pid, "label": label} | {name: value for name, value in more.items() if value}
     return json.dumps(owner, separators=(",", ":"), ensure_ascii=False)

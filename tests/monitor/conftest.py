@@ -33,8 +33,8 @@ def memory(clock: ManualClock) -> MemoryPool:
 def each_generator_is_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the generators of this process name themselves as if each was in a process of its own."""
 
-    def own_pid(host: str, pid: int, label: str, name: str = "", *more: object) -> str:
-        return owner_text(host, int(name[-5:] or "0", 16) % 10**6, label, name, *more)
+    def own_pid(host: str, pid: int, label: str, **more: Any) -> str:
+        return owner_text(host, int(more["generator"][-5:], 16) % 10**6, label, **more)
 
     monkeypatch.setattr("snowredis.snowflake.lease.requests.owner_text", own_pid)
 

@@ -455,7 +455,7 @@ def test_a_lane_of_a_lost_lease_keeps_a_process_silent(server: RedisServer, scri
     seen, holder = scripted(outage_reserve_ms=0)
     holder().claim()
     now_ms = seen.info().now_ms
-    owner = owner_text("web-1", 7, "", "ab", lane_until_ms=now_ms + HOUR_MS)
+    owner = owner_text("web-1", 7, "", generator="ab", lane_until=now_ms + HOUR_MS)
     times = {"lease_end_ms": now_ms, "until_ms": now_ms, "claimed_ms": now_ms - 9, "renewed_ms": now_ms - 5}
     change_record(server.client(), seen.name, 0, owner=owner, **times)
     snapshot = seen.snapshot()

@@ -174,9 +174,10 @@ class LeaseManager:
         # the record does not show the lane of a lease that was lost, or is being lost now
         is_news = self.slot.lost_lease is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
         lane_until_ms = self._lane_until_ms() if is_news else 0
-        who = socket.gethostname(), os.getpid(), self._label or PROCESS.label, self._name
-        outage = self.config.outage_reserve_ms > 0
-        return owner_text(*who, lane_until_ms, taken_ms, refused, VERSION, int(outage))
+        more = {"lane_until": lane_until_ms, "taken": taken_ms, "refused": refused, "version": VERSION}
+        more["outage"] = int(self.config.outage_reserve_ms > 0)
+        label = self._label or PROCESS.label
+        return owner_text(socket.gethostname(), os.getpid(), label, generator=self._name, **more)
 
     def _lane_until_ms(self) -> int:
         """Return the end of the outage lanes in which ids go on after a lease that is granted now; 0: in none."""

@@ -70,6 +70,6 @@ def test_every_record_has_room() -> None:
     terms = Terms(2**22, 10**14, 10**14, "f" * 60, "f" * 32, (10**14,) * 64)
     more: dict[str, Any] = {"clocks_s": (1e9 + 0.1, 1e9 + 0.1), "inode": "f" * 40}
     longest = Credentials("f" * 32, terms, "f" * 32, **more, stats=WorkerStats(*[10**18] * 5))
-    claim = Credentials("f" * 32, owner=owner_text("\N{GRINNING FACE}" * 200, 1, '"' * 200, "f" * 12))
+    claim = Credentials("f" * 32, owner=owner_text("\N{GRINNING FACE}" * 200, 1, '"' * 200, generator="f" * 12))
     for each in (longest, claim._replace(inode="f" * 40)):
         assert len(each.pack()) < TEXT_BYTES

@@ -152,7 +152,7 @@ OWNER = re.compile(rb"{[^\x00-\x1f\x7f]*}")
 @example(host="\N{GRINNING FACE}" * 300, pid=2**31, label='"' * 50 + "\\" * 50)
 @example(host="h", pid=1, label="\ud83d")
 def test_any_host_name_and_label_make_an_owner_that_the_scripts_take(host: str, pid: int, label: str) -> None:
-    text = owner_text(host, pid, label, "5a" * 6, 10**14 - 1, 10**14 - 1).encode()
+    text = owner_text(host, pid, label, generator="5a" * 6, lane_until=10**14 - 1, taken=10**14 - 1).encode()
     assert OWNER.fullmatch(text)
     assert len(text) <= 1000
     shown_host, shown_pid, shown_label, *_ = parse_owner(text.decode())
@@ -163,7 +163,8 @@ def test_an_owner_keeps_what_can_be_printed() -> None:
     label = 'größe \N{GRINNING FACE} "a\\b"'
     assert parse_owner(owner_text("web-1", 7, label)) == Owner("web-1", 7, label)
     full = Owner("web-1", 7, "", "x", "0.1.0", "ab", 12, 34, 1)
-    assert parse_owner(owner_text("web-1", 7, "", "ab", 12, 34, "x", "0.1.0", 1)) == full
+    more = {"generator": "ab", "lane_until": 12, "taken": 34, "refused": "x", "version": "0.1.0", "outage": 1}
+    assert parse_owner(owner_text("web-1", 7, "", **more)) == full
     assert parse_owner('{"pid":7,"lane_until":-1}').lane_until_ms == 0
     assert (
         parse_owner(owner_text("web-1", 7, "a\x7fb\nc"))[2] == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
