@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout, Parts
+from snowredis.core.values import MAX_BATCH, as_int64, check_count
 from snowredis.errors import LeaseLost, SnowredisError
 from snowredis.process.clock import SYSTEM, Clock, ClockReading
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, ForkGuard
-from snowredis.snowflake.ids import fast_path
 from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.ids.fast_path import FastPath
 from snowredis.snowflake.lease.context import ClockBackLog, Context, Counts, RefusalLog, WeakGenerator
@@ -44,7 +44,6 @@ class SnowflakeGenerator(FastPath):
     __slots__ = (
         "__weakref__",
         "_allocator",
-        "_clock",
         "_config",
         "_context",
         "_generation",
@@ -70,7 +69,7 @@ class SnowflakeGenerator(FastPath):
         random_bytes: Callable[[int], bytes] = os.urandom,
         guard: ForkGuard = GUARD,
     ) -> None:
-        self._config, self._clock, self._random_bytes = store.config, clock, random_bytes
+        self._config, self._random_bytes = store.config, random_bytes
         self._lock = threading.RLock()
         self._generation = guard.generation
         counts = Counts()
@@ -168,7 +167,7 @@ class SnowflakeGenerator(FastPath):
         """Reading of the clock that ids are made with, and its offset to the Redis clock."""
         view = self._lease_manager.view
         offset_ms = view.offset_ms if view.seen.incarnation else None
-        return ClockReading(self._clock.time_ns() // 1_000_000, offset_ms)
+        return ClockReading(self._context.now_ms(), offset_ms)
 
     @property
     def description(self) -> IdDescription:
@@ -198,7 +197,18 @@ class SnowflakeGenerator(FastPath):
         Blocks:
             as next_id(); while the layout's ceiling is reached, count / 1024 ms at the default layout.
         """
-        return fast_path.next_ids(self, self._context.guard, count)
+        count, guard = check_count(count), self._context.guard
+        while True:
+            generation = guard.generation
+            batch: list[int] = []
+            while len(batch) < count:
+                part = self._take_now(count - len(batch)) or [self._next_slow()]
+                if batch and part[0] < batch[-1]:
+                    # the clock went back and another namespace is in use: its ids are not in order with those before
+                    batch.clear()
+                batch += part
+            if guard.is_still(generation):
+                return batch
 
     def fill(self, buffer: Any) -> None:
         """Fill a writable buffer of int64 with ids, strictly increasing.
@@ -214,7 +224,22 @@ class SnowflakeGenerator(FastPath):
         Blocks:
             as next_ids().
         """
-        fast_path.fill(self, self._context.guard, buffer)
+        # nothing is read back from the buffer, whose memory others may write to
+        view, guard = as_int64(buffer), self._context.guard
+        while True:
+            generation, filled, last = guard.generation, 0, 0
+            while filled < len(view):
+                wanted = view[filled : filled + MAX_BATCH]
+                count, first, newest = self._fill_now(wanted)
+                if not count:
+                    count, first = 1, self._next_slow()
+                    wanted[0] = newest = first
+                # if not greater, the clock went back and another namespace is in use: begin again
+                filled = filled + count if first > last else 0
+                last = newest if filled else 0
+            # after a fork in between, some of the ids are the parent's: begin again
+            if guard.is_still(generation):
+                return
 
     async def anext_id(self) -> int:
         """Make one id. Async version of next_id(): does not block the event loop."""

@@ -6,8 +6,7 @@ id reads the clock. Within the last tick it takes the tick's next id; when the c
 tick, a clock that went back. allocator.py publishes and seals ranges through _supersede(), which is one indivisible
 step for signal handlers, other threads, forks and tracers, as is the opening of a tick.
 
-This module chooses the implementation: C if it was built, unless SNOWREDIS_PURE is set when this is imported. On
-either one, it makes many ids at once: as a list, or in a buffer.
+This module chooses the implementation: C if it was built, unless SNOWREDIS_PURE is set when this is imported.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from snowredis.core.values import MAX_BATCH, as_int64, check_count
 from snowredis.process.clock import SystemClock
-from snowredis.process.fork import ForkGuard
 
 if TYPE_CHECKING:
     from snowredis.snowflake.ids.pure_path import PureFastPath
@@ -62,41 +59,3 @@ if not TYPE_CHECKING:
         from snowredis.snowflake.ids import pure_path as _python
 
         FastPath, IMPLEMENTATION, next_id, bind = _python.PureFastPath, "python", _python.next_id, _python.bind
-
-
-def next_ids(generator: FastPath, guard: ForkGuard, count: int) -> list[int]:
-    """Make *count* ids at once. See SnowflakeGenerator.next_ids()."""
-    count = check_count(count)
-    while True:
-        generation = guard.generation
-        batch: list[int] = []
-        while len(batch) < count:
-            part = generator._take_now(count - len(batch)) or [generator._next_slow()]
-            if batch and part[0] < batch[-1]:
-                # the clock went back and another namespace is in use: its ids are not in order with those before
-                batch.clear()
-            batch += part
-        if guard.is_still(generation):
-            return batch
-
-
-def fill(generator: FastPath, guard: ForkGuard, buffer: Any) -> None:
-    """Fill *buffer* with ids. See SnowflakeGenerator.fill().
-
-    Reads nothing back from the buffer, whose memory others may write to.
-    """
-    view = as_int64(buffer)
-    while True:
-        generation, filled, last = guard.generation, 0, 0
-        while filled < len(view):
-            wanted = view[filled : filled + MAX_BATCH]
-            count, first, newest = generator._fill_now(wanted)
-            if not count:
-                count, first = 1, generator._next_slow()
-                wanted[0] = newest = first
-            # if not greater, the clock went back and another namespace is in use: begin again
-            filled = filled + count if first > last else 0
-            last = newest if filled else 0
-        # after a fork in between, some of the ids are the parent's: begin again
-        if guard.is_still(generation):
-            return

@@ -281,11 +281,6 @@ class LeaseSlot:
             self.latest = None
         self._lost_lease = None
 
-    @property
-    def is_closed(self) -> bool:
-        """True if there is no crash record, or not any more."""
-        return self.record is NO_RECORD
-
     def close(self) -> None:
         """Release the crash record's memory; a lease that is still recorded stays so as long as there is room."""
         record, self.record = self.record, NO_RECORD

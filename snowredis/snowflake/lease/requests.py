@@ -16,6 +16,7 @@ from snowredis.process import VERSION
 from snowredis.process.log import log
 from snowredis.process.names import PROCESS, owner_text, process_mark, random_name
 from snowredis.process.threads import is_interruption
+from snowredis.snowflake.crash.record import NO_RECORD
 from snowredis.snowflake.crash.sweep import DeadProcesses
 from snowredis.snowflake.lease.context import Context, PoolView
 from snowredis.snowflake.lease.conversation import Conversation
@@ -307,7 +308,8 @@ class LeaseManager:
         now_ms, pending = self._context.now_ms(), held.pending_renewal_id
         request = messages.ReleaseRequest(self.view.seen, now_ms, held.token, held.terms, pending, opened, stats)
         # step 5, own: noted before the request is sent
-        if not self.slot.record.note_release(held.token, sent=True) and held.is_recorded and self.slot.is_closed:
+        is_noted = self.slot.record.note_release(held.token, sent=True)
+        if not is_noted and held.is_recorded and self.slot.record is NO_RECORD:
             # a signal handler has closed the record in the middle of this, with the lease in it: a process that finds
             # it may take the lease over, or releases it
             return False

@@ -185,7 +185,8 @@ class ShardStore(PoolAdministration):
             )
         if int(number) >= self.config.layout.datacenters:
             raise self.mismatch(signature)
-        self.use(replace(self.config, datacenter=int(number)))
+        self.config = replace(self.config, datacenter=int(number))
+        self.signature = self.config.signature
         self._is_known = True
 
     def ask(self, request: Request) -> Any:

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
-from snowredis.settings import (
-    POOL_DURATIONS,
-    SETTINGS,
-    MinReplicas,
-    Server,
-    check_settings,
-    is_embedded,
-    is_in_memory,
-    required_pool,
-)
+from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, Server, is_embedded, is_in_memory, required_pool
 from snowredis.snowflake.protocol.messages import Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 
@@ -69,13 +60,12 @@ def pool_config(settings: Mapping[str, Any], url: Server | None = None) -> PoolC
 
 
 def open_store(url: Server, settings: Mapping[str, Any]) -> Store:
-    """Open the store of the pool that *settings*, arguments of snowredis.connect(), describe.
+    """Open the store of the pool that *settings*, checked arguments of snowredis.connect(), describe.
 
     Raises:
         ConfigError, LayoutError: a setting, or a combination, that cannot work.
         StoreUnavailable: the server of embedded:// does not start.
     """
-    settings = check_settings(settings)
     server, config = open_pool(url, settings, creates=True)
     if is_in_memory(server):
         if settings.get("datacenter") == "auto":

@@ -115,8 +115,9 @@ class PoolConfig:
 
     @property
     def heartbeat_ms(self) -> int:
-        """Return the time between two renewals."""
-        return heartbeat_ms_of(self.ttl_ms, self.max_clock_lead_ms + self.failover_slack_ms)
+        """Return the time between two renewals: half of the usual one where a failover would take the rest of a ttl."""
+        usual_ms = self.ttl_ms // HEARTBEATS_PER_TTL
+        return max(1, usual_ms if self.ttl_ms > self.horizon_ms(usual_ms) else usual_ms // 2)
 
     @property
     def floor_ms(self) -> int:
@@ -145,16 +146,6 @@ def default_outage_reserve_ms(layout: Layout, ttl_ms: int) -> int:
     With one backup bit, no namespace would be left for a clock that goes back; with a ttl of a day, all last a day.
     """
     return DEFAULT_OUTAGE_RESERVE_MS if layout.backup_bits >= 2 and ttl_ms < DEFAULT_OUTAGE_RESERVE_MS else 0
-
-
-def heartbeat_ms_of(ttl_ms: int, others_ms: int) -> int:
-    """Return the time between two renewals: half of the usual one where a failover would take the rest of a ttl.
-
-    Args:
-        others_ms: max_clock_lead + failover_slack.
-    """
-    usual_ms = ttl_ms // HEARTBEATS_PER_TTL
-    return max(1, usual_ms if ttl_ms > others_ms + usual_ms else usual_ms // 2)
 
 
 def signature_fields(signature: str) -> dict[str, str]:

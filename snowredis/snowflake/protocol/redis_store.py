@@ -58,10 +58,6 @@ class ScriptStore(Scripted):
         # the signature that refused the last claim; empty if none did
         self._refused_by = ""
 
-    def use(self, config: PoolConfig) -> None:
-        """Go on with another shard number, which is in the signature only."""
-        self.config, self.signature = config, config.signature
-
     def mismatch(self, stored: str) -> LayoutMismatch:
         return LayoutMismatch(self.config.name, stored, self.signature)
 

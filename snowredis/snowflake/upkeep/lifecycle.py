@@ -99,18 +99,19 @@ class LeaseLifecycle:
             # Redis replies; the next claims find the worker ids
             self._leases.dead_processes.release()
         if claimed.settling_ms:
-            self.log_floor(self._leases.view.floor_ms - self._context.now_ms())
+            self.log_floor()
         return claimed
 
-    def log_floor(self, left_ms: float) -> None:
-        """Log that ids are *left_ms* away, once for each wait for a floor."""
-        if self.pace.says_floor(left_ms / 1000, self._clock.monotonic()):
+    def log_floor(self) -> None:
+        """Log how far ids are away, once for each wait for a floor."""
+        left_s = (self._leases.view.floor_ms - self._context.now_ms()) / 1000
+        if self.pace.says_floor(left_s, self._clock.monotonic()):
             log.warning(
                 "pool %s: new workers wait %.1f s, so that no id is repeated: Redis did not know the pool, or was "
                 "restarted. A pool that no process has used before is created without this wait by: snowredis pool "
                 "create %s",
                 self._pool,
-                left_ms / 1000,
+                left_s,
                 self._pool,
             )
 

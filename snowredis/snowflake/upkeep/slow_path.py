@@ -196,7 +196,7 @@ class SlowPath:
         if refusal := pace.refusal(Asked.CLAIM, now_s):
             raise refusal
         if now_s < pause.due_s:
-            self._lifecycle.log_floor(leases.view.floor_ms - self._context.now_ms())
+            self._lifecycle.log_floor()
             nap(self._clock, pause.due_s - now_s)
             return False
         try:
@@ -256,9 +256,7 @@ class SlowPath:
         if ms > limit_ms:
             self._lifecycle.release()
             raise self._skewed(-int(ms), limit_ms)
-        if self._leases.view.floor_ms > self._context.now_ms():
-            # else another process had reserved these times
-            self._lifecycle.log_floor(ms)
+        self._lifecycle.log_floor()
         # without a heartbeat thread the reservation has to keep up with the wait
         is_old = not self._lifecycle.pace.just_renewed(self._leases.view.renewed_ago_s)
         if self._leases.held is not None and not self._clock.background and is_old:
