@@ -44,7 +44,8 @@ _TOKEN = re.compile(r"(?<![0-9A-Za-z])(?:([A-Za-z]+)([^0-9A-Za-z])?)?0*([1-9][0-
 # a number as a merge moves it in a text
 _PLAIN = re.compile("[1-9][0-9]{0,18}")
 _HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
-_BASE64 = re.compile(r"[0-9A-Za-z_-]{2,400}={0,2}")
+# words and hashes in small letters are none
+_BASE64 = re.compile(r"(?=.*[A-Z])[0-9A-Za-z_/+-]{2,400}={0,2}")
 _NO_TEXT = re.compile("numeric|decimal|interval|money|inet|cidr|macaddr|time|tsvector")
 # times and addresses
 _NO_IDS = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|((1?\d?\d|2[0-4]\d|25[0-5])(\.|$)){4}$")
@@ -272,9 +273,8 @@ class Evidence:
         groups: list[dict[Where, tuple[Ids, Ids]]] = []
         for where, ids in self.ids.items():
             if where[1] != ROWID and min(each.count for each in ids) >= _FEW and ids[0].rule != "flake":
-                group = next(
-                    (each for each in groups if all(map(_continue, ids, zip(*each.values(), strict=True)))), {}
-                )
+                found = (each for each in groups if all(map(_continue, ids, zip(*each.values(), strict=True))))
+                group = next(found, {})
                 groups += [group] * (not group)
                 group[where] = ids
         return [list(group) for group in groups if len(group) > 1]

@@ -75,6 +75,13 @@ INSIDE = {
     ),
     "json": ("v TEXT", lambda s: (f"'{s}', '{{\"a\": {{\"who\": {i}}}}}'" for i in range(1, 61)), "$.a.who"),
     "a list in json": ("v TEXT", lambda s: (f"'{s}', '[{i}, {i % 9 + 1}]'" for i in range(1, 61)), "$[]"),
+    "base64 with all of its signs": (
+        "v TEXT",
+        lambda s: (
+            f"'{s}', '{base64.b64encode(b'>?>???' + struct.pack('<I', i) + b'??').decode()}'" for i in range(1, 61)
+        ),
+        "base64 bytes 7 to 10, the lowest first",
+    ),
     "base64": (
         "v TEXT",
         lambda s: (f"'{s}', '{base64.b64encode(f'p:{i}'.encode()).decode()}'" for i in range(1, 61)),
