@@ -18,6 +18,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.lab.chaos import shim
 from tests.support import databases
 from tests.support.pgbouncer import pgbouncer
 from tests.support.servers import RedisServer, redis_server
@@ -133,6 +134,13 @@ def pool_name() -> str:
 def own_server(tmp_path: Path) -> Iterator[RedisServer]:
     with redis_server(tmp_path) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def step_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a library that is preloaded into a redis-server whose clock a test steps."""
+    library, reason = shim.build(tmp_path_factory.mktemp("shim"))
+    return library or pytest.skip(reason)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Fixtures: a tag, and a redis-server whose clock is stepped by a preloaded library."""
+"""Fixtures: a tag, and a redis-server whose clock a test sets."""
 
 import itertools
 import time
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from snowredis.numbers import DatedGenerator, create_tag, show_tag
-from tests.lab.chaos import shim
-from tests.support.servers import RedisServer
+from tests.lab.chaos.shim import StepClock
+from tests.support.servers import RedisServer, stepped_server
 
 _numbers = itertools.count()
 
@@ -22,21 +22,11 @@ def tag() -> str:
     return f"tag-{next(_numbers)}"
 
 
-@pytest.fixture(scope="module")
-def _library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library, reason = shim.build(tmp_path_factory.mktemp("shim"))
-    if library is None:
-        pytest.skip(reason)
-    return library
-
-
 class Stage:
     """A private redis-server, and the time that its clock shows."""
 
-    def __init__(self, directory: Path, library: Path) -> None:
-        self._clock = shim.StepClock(directory / "clock", library)
-        self.server = RedisServer(directory, environment=self._clock.environment)
-        self.server.start()
+    def __init__(self, server: RedisServer, clock: StepClock) -> None:
+        self.server, self._clock = server, clock
 
     def set(self, time_text: str) -> None:
         """Set the clock of Redis; generators learn of it from its replies only."""
@@ -52,8 +42,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, _library: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path, _library)
-    stage.set("2026-11-22T12:00")
-    yield stage
-    stage.server.kill()
+def stage(tmp_path: Path, step_library: Path) -> Iterator[Stage]:
+    with stepped_server(tmp_path, step_library) as (server, clock):
+        stage = Stage(server, clock)
+        stage.set("2026-11-22T12:00")
+        yield stage

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.lab.chaos.shim import StepClock
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
@@ -94,10 +95,10 @@ class RedisServer:
 
 
 @contextlib.contextmanager
-def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
+def redis_server(directory: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[RedisServer]:
     if PROGRAM is None:
         pytest.skip("no redis-server or valkey-server on PATH")
-    server = RedisServer(directory, *options)
+    server = RedisServer(directory, *options, environment=environment)
     server.start()
     try:
         yield server
@@ -105,6 +106,14 @@ def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
         with contextlib.suppress(ProcessLookupError):
             server.kill(signal.SIGCONT)
         server.kill()
+
+
+@contextlib.contextmanager
+def stepped_server(directory: Path, library: Path) -> Iterator[tuple[RedisServer, StepClock]]:
+    """Run a redis-server whose clock can be stepped, by the fixture step_library."""
+    clock = StepClock(directory / "clock", library)
+    with redis_server(directory, environment=clock.environment) as server:
+        yield server, clock
 
 
 @contextlib.contextmanager

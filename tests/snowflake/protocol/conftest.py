@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -14,30 +15,26 @@ from snowredis.snowflake.protocol.messages import Created, Exists, Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from snowredis.testing import ManualClock
+from tests.lab.chaos.shim import StepClock
 from tests.support.holder import Holder, create, fresh_hex
 from tests.support.lua_store import LuaStore
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, stepped_server
 
 SMALL = Layout(timestamp_bits=41, backup_bits=1, worker_bits=2, sequence_bits=10)
-# real servers cannot be told that time passed: enough for several calls on a busy machine, and soon over
-TTL_MS = 600
+# no test on a busy machine takes as long
+TTL_MS = 60_000
 CONFIG = PoolConfig(name="contract", layout=SMALL, ttl_ms=TTL_MS)
 
 
 @dataclass
 class Place:
-    """A store and its time.
-
-    Attributes:
-        step: sets the clock of the server, ms forward or back; None for a real one.
-    """
+    """A store and its time. *elapse* steps the clock of its server by some ms; no time passes else, or little."""
 
     store: Store
     now_ms: Callable[[], int]
     elapse: Callable[[int], None]
     wipe: Callable[[], object]
     config: PoolConfig
-    step: Callable[[int], None] | None = None
 
     def holder(self) -> Holder:
         return Holder(self.store, self.now_ms)
@@ -84,10 +81,10 @@ def lossy(place: Place) -> Place:
     return place.created()
 
 
-@pytest.fixture(params=["model"])
-def stepped(request: pytest.FixtureRequest) -> Iterator[Place]:
-    """A pool whose server has a clock that a test can step."""
-    yield from open_place(request, CONFIG)
+@pytest.fixture(scope="module")
+def stepped(tmp_path_factory: pytest.TempPathFactory, step_library: Path) -> Iterator[tuple[RedisServer, StepClock]]:
+    with stepped_server(tmp_path_factory.mktemp("stepped"), step_library) as found:
+        yield found
 
 
 @pytest.fixture(params=["model", "redis"])
@@ -100,16 +97,24 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
     if request.param == "model":
         clock = ManualClock()
         simulated = LuaStore.on_clock(config, clock.server_time_ms)
-        yield Place(simulated, clock.server_time_ms, clock.advance, simulated.model.wipe, config, clock.advance)
+        yield Place(simulated, clock.server_time_ms, clock.advance, simulated.model.wipe, config)
         return
     if request.param == "memory":
         clock = ManualClock()
         yield Place(MemoryStore(config, clock.server_time_ms), clock.server_time_ms, clock.advance, bool, config)
         return
+    server, stepped = request.getfixturevalue("stepped")
+    stepped.set(0)
+
+    def now_ms() -> int:
+        return wall_ms() + round(stepped.offset_s * 1000)
+
+    def step(ms: int) -> None:
+        stepped.set(stepped.offset_s + ms / 1000)
+
     config = replace(config, name=f"p{wall_ms()}")
-    running: RedisServer = request.getfixturevalue("server")
-    store = RedisStore(running.url, config)
-    yield Place(store, wall_ms, really_wait, running.client().flushall, config)
+    store = RedisStore(server.url, config)
+    yield Place(store, now_ms, step, server.client().flushall, config)
     store.close()
 
 

@@ -21,7 +21,7 @@ DAY_MS = 24 * 3600 * 1000
 LEAD_MS = SKEW_MS = TTL_MS // 12
 FLOOR_MS = TTL_MS + LEAD_MS + SKEW_MS
 OUTAGE_FLOOR_MS = DAY_MS + LEAD_MS + SKEW_MS
-SLACK_MS = 40
+SLACK_MS = 2_000
 THREE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=2, sequence_bits=10)
 WITH_LANE = replace(CONFIG, layout=THREE, outage_reserve_ms=DAY_MS)
 
