@@ -21,8 +21,8 @@ from tests.support.waiting import eventually
 
 DAY_MS = 24 * 3600 * 1000
 OLD = Layout(timestamp_bits=41, backup_bits=2, worker_bits=3, sequence_bits=10)
-CONFIG = PoolConfig(name="orders", layout=OLD, ttl_ms=600, outage_reserve_ms=DAY_MS)
-LONGER = PoolConfig(name="orders", layout=OLD, ttl_ms=2_000, outage_reserve_ms=DAY_MS)
+CONFIG = PoolConfig(name="orders", layout=OLD, ttl_ms=5_000, outage_reserve_ms=DAY_MS)
+LONGER = PoolConfig(name="orders", layout=OLD, ttl_ms=10_000, outage_reserve_ms=DAY_MS)
 # no restart of a server takes as long
 USUAL = PoolConfig(name="orders", layout=OLD, outage_reserve_ms=DAY_MS)
 PLAIN = PoolConfig(name="orders", layout=OLD, outage_reserve_ms=0)

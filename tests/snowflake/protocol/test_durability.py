@@ -21,7 +21,7 @@ from tests.support.servers import RedisServer, redis_server, replicated
 from tests.support.waiting import eventually
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
-SHORT = PoolConfig(name="short", layout=LAYOUT, ttl_ms=240)
+CONFIG = PoolConfig(name="orders", layout=LAYOUT, ttl_ms=5_000)
 
 
 def open_holder(server: RedisServer, config: PoolConfig) -> Holder:
@@ -57,9 +57,9 @@ def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: Redi
 
 @pytest.mark.timeout(10)
 def test_a_user_who_may_not_run_info_is_told_that_this_is_missing(own_server: RedisServer) -> None:
-    created(own_server, SHORT)
+    created(own_server, CONFIG)
     own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", "-info")
-    app = RedisStore(f"unix://app:secret@{own_server.socket}", SHORT)
+    app = RedisStore(f"unix://app:secret@{own_server.socket}", CONFIG)
     with pytest.raises(StoreUnavailable, match="refuses INFO inside scripts") as caught:
         Holder(app, wall_ms).ask_claim()
     assert "secret" not in str(caught.value)
@@ -67,7 +67,7 @@ def test_a_user_who_may_not_run_info_is_told_that_this_is_missing(own_server: Re
 
 @pytest.mark.parametrize("durability", ["assured", "none"])
 def test_whoever_says_what_stands_in_is_served_by_a_server_without_info(silent: RedisServer, durability: Any) -> None:
-    config = replace(SHORT, name=durability, durability=durability)
+    config = replace(CONFIG, name=durability, durability=durability)
     created(silent, config)
     holder = open_holder(silent, config).claim()
     assert isinstance(holder.ask_renew(), Renewed)
@@ -81,8 +81,7 @@ def test_whoever_says_what_stands_in_is_served_by_a_server_without_info(silent: 
 def test_after_a_restart_from_a_snapshot_newcomers_start_where_durability_says(
     own_server: RedisServer, durability: str
 ) -> None:
-    # longer than a restart on a busy machine
-    config = replace(SHORT, durability=durability, ttl_ms=5_000)
+    config = replace(CONFIG, durability=durability)
     created(own_server, config)
     holder = open_holder(own_server, config).claim()
     own_server.save()
@@ -102,7 +101,7 @@ def test_after_a_restart_from_a_snapshot_newcomers_start_where_durability_says(
 
 
 def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: RedisServer) -> None:
-    config = replace(SHORT, durability="assured")
+    config = replace(CONFIG, durability="assured")
     created(own_server, config)
     holder = open_holder(own_server, config).claim()
     own_server.client().flushall()
@@ -150,7 +149,7 @@ def test_the_environment_says_what_redis_is_trusted_with() -> None:
 
 
 def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:
-    store = RedisStore(server.url, replace(SHORT, name=f"few{fresh_hex()[-6:]}"), min_replicas=1)
+    store = RedisStore(server.url, replace(CONFIG, name=f"few{fresh_hex()[-6:]}"), min_replicas=1)
     server.client().hset(pool_keys(store.config.name)[0], mapping={"signature": store.config.signature})
     with pytest.raises(StoreUnavailable):
         Holder(store, wall_ms).ask_claim()
