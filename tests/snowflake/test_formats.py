@@ -22,7 +22,7 @@ from snowredis.snowflake.protocol.administration import PoolAdministration
 from snowredis.snowflake.protocol.messages import Lost, Seen, Settling, WorkerStats
 from snowredis.snowflake.protocol.pool_config import FORMAT, PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
-from tests.snowflake.protocol.conftest import wall_ms
+from tests.snowflake.protocol.conftest import really_wait, wall_ms
 from tests.support.formats import shape_of
 from tests.support.holder import Holder, create
 from tests.support.records import change_record
@@ -73,7 +73,8 @@ def written_of_a_pool(server: RedisServer) -> None:
     kept.ask_renew()
     released.release()
     assert Holder(store, wall_ms, token=killed.token).claim().worker == killed.worker
-    # its grants have ended, too
+    # it ends after the last look at ended leases; its grants have ended, too
+    really_wait(2)
     marks = dict.fromkeys(("until_ms", "outage_ms"), wall_ms() - 1)
     change_record(server.client(), "orders", killed.worker, lease_end_ms=wall_ms(), **marks)
     server.client().delete(pool_keys("orders")[1])
