@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import uuid
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from sqlalchemy.schema import CreateTable
 
@@ -118,21 +116,6 @@ def test_a_kind_takes_the_settings_of_the_process_where_it_has_none(monkeypatch:
     assert own.generator().pool == "own"
     assert own.generator() is own.generator() is not of_process.generator()
     own.generator().close()
-
-
-def test_under_asyncio_ids_of_any_kind_are_made() -> None:
-    async def insert() -> list[Any]:
-        engine = create_async_engine("sqlite+aiosqlite://")
-        async with engine.begin() as connection:
-            await connection.run_sync(Base.metadata.create_all)
-            await connection.execute(sa.insert(Author), [{}] * 50)
-            await connection.execute(sa.insert(Author).values())
-            made = list((await connection.execute(sa.select(Author.id, Author.number))).all())
-        await engine.dispose()
-        return made
-
-    made = asyncio.run(insert())
-    assert len({row.id for row in made}) == len({row.number for row in made}) == 51
 
 
 def test_a_column_keeps_its_type_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
