@@ -109,10 +109,7 @@ Step = tuple[int, Decision | NoLease | None]
 
 
 class IdAllocator:
-    """Publish ranges of ticks of the lease that *leases* holds, on a generator.
-
-    Attributes:
-        generator: on which ranges are published; a weak reference.
+    """Publish ranges of ticks of the lease that *leases* holds, on the generator of *context*.
 
     Args:
         sequence_start: where the sequence of a tick begins: "spread" or "zero".
@@ -125,7 +122,7 @@ class IdAllocator:
         short = layout.tick_ms <= MAX_SPREAD_TICK_MS and layout.sequence_bits < 32 and not layout.worker_last
         self._spread = layout.sequences - 1 if sequence_start == "spread" and short else 0
         self._context, self._clock = context, context.clock
-        self.generator = cast(FastPath, context.weak_generator)
+        self._generator = cast(FastPath, context.weak_generator)
         self._config, self._leases, self._layout = context.config, leases, layout
         # the only place that says which outage lane is open; the lease may be gone meanwhile
         self._open_lane = NO_LANE
@@ -149,7 +146,7 @@ class IdAllocator:
             clock=context.clock,
             state=NO_STATE,
         )
-        self.generator._supersede(None, SEALED, self._sealed)
+        self._generator._supersede(None, SEALED, self._sealed)
 
     @property
     def outage_serial(self) -> int:
@@ -159,7 +156,7 @@ class IdAllocator:
     @property
     def usage(self) -> tuple[int, int]:
         """Return (ids_made, namespace of the last ids)."""
-        position = self.generator._position
+        position = self._generator._position
         state: State = position[0].state
         is_sealed = not state.outage and position[1] == SEALED
         return position[2], state.lanes.current if is_sealed else state.lane
@@ -167,14 +164,14 @@ class IdAllocator:
     @property
     def in_outage_lane(self) -> bool:
         """True if the last id was made in an outage lane, and the next one would be: its end has not come."""
-        state: State = self.generator._position[0].state
+        state: State = self._generator._position[0].state
         opened = self._opened_lease() if state.outage > 0 else None
         return opened is not None and self._context.now_ms() < opened.lease.outage_until_ms
 
     @property
     def ids_made(self) -> int:
         """About how many ids this generator made so far: unused ids of a sealed tick may count."""
-        return self.generator._position[2]
+        return self._generator._position[2]
 
     @property
     def fits_clock(self) -> bool:
@@ -183,7 +180,8 @@ class IdAllocator:
             _, now_ms = self._read_clock()
         except LayoutError:
             return False
-        decision = self._choose(self.generator._position, self._leases.held, self._opened_lease(), now_ms).decision
+        state = self._state(self._generator._position)
+        decision = self._choose(state, self._leases.held, self._opened_lease(), now_ms).decision
         if isinstance(decision, ClaimAnother):
             # unless that was refused when an id was asked for
             return self._context.refusals.current(self.ids_made) != ClockMovedBack.__name__
@@ -194,25 +192,16 @@ class IdAllocator:
         _, last_id, _ = position
         return SEALED if last_id == SEALED else last_id >> self._layout.timestamp_shift
 
-    def _lanes(self, position: Position) -> Lanes:
+    def _state(self, position: Position) -> State:
+        """Return the data of the range with what was used of the range, too. The newest outage lane comes first."""
         state: State = position[0].state
         tick = self._tick(position)
-        return state.lanes if tick == SEALED or state.outage else state.lanes.using(state.lane, tick)
-
-    def _outages(self, position: Position) -> tuple[tuple[int, int], ...]:
-        """Return the outage lanes that were used, as State.outages, the newest first."""
-        state: State = position[0].state
-        tick = self._tick(position)
-        if tick == SEALED or not state.outage:
-            return state.outages
+        if tick == SEALED:
+            return state
+        if not state.outage:
+            return state._replace(lanes=state.lanes.using(state.lane, tick), last=tick)
         others = [pair for pair in state.outages if pair[0] != state.outage]
-        return ((state.outage, tick + 1), *others[:MOST_OUTAGES])
-
-    def _last_tick(self, position: Position) -> int:
-        """Return the last tick that was used, of any lane; -1 if there was none."""
-        state: State = position[0].state
-        tick = self._tick(position)
-        return state.last if tick == SEALED else tick
+        return state._replace(outages=((state.outage, tick + 1), *others[:MOST_OUTAGES]), last=tick)
 
     def advance(self, *, only_claim: bool, blocking: bool = True) -> Step:
         """Take an id of the current tick or of a later one, or return what has to be done first.
@@ -229,7 +218,7 @@ class IdAllocator:
         """
         timeout_s = -1 if blocking else 0
         try:
-            an_id, decision = locked(self.generator._lock, self._advance, only_claim, timeout_s=timeout_s)
+            an_id, decision = locked(self._generator._lock, self._advance, only_claim, timeout_s=timeout_s)
         except NotAcquired:
             return 0, NoLease()
         if isinstance(decision, LaneChange):
@@ -246,11 +235,11 @@ class IdAllocator:
         Returns:
             whether ids can be made there.
         """
-        layout, position, now_ns = self._layout, self.generator._position, self._clock.time_ns()
+        layout, state, now_ns = self._layout, self._state(self._generator._position), self._clock.time_ns()
         later = layout.tick_at(now_ns // 1_000_000 + for_ms)
-        until = min(max(later, self._outage_first(position, lease)) + 1, lease.lease.outage_until)
+        until = min(max(later, self._outage_first(state, lease)) + 1, lease.lease.outage_until)
         now_ms = (now_ns - layout.epoch_ms * 1_000_000) // 1000 / 1000
-        decision = self._decide_outage(position, lease, now_ms, until)
+        decision = self._decide_outage(state, lease, now_ms, until)
         is_usable = isinstance(decision, UseTick | Wait | RaiseClockBack)
         if is_usable:
             # step 5, own: this has to be known before an id is made
@@ -261,7 +250,7 @@ class IdAllocator:
     def close_outage_lane(self) -> None:
         """Let no more ids be made in an outage lane. The caller holds the generator's lock."""
         self._open_lane = NO_LANE
-        state: State = self.generator._position[0].state
+        state: State = self._generator._position[0].state
         if state.outage:
             self.seal()
 
@@ -272,23 +261,23 @@ class IdAllocator:
 
     def _advance(self, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
         # read before the lease: detaching that seals next, and then this is not current any more
-        position = self.generator._position
-        state: State = position[0].state
+        position = self._generator._position
+        state = self._state(position)
         held, outage = self._leases.held, self._opened_lease()
         if held is None and outage is None:
             self.seal()
             return 0, NoLease()
         leased = outage if state.outage else held
         is_current = leased is not None and leased.serial == (state.outage or state.serial)
-        if is_current and not only_claim and (an_id := self.generator._id_now()):
+        if is_current and not only_claim and (an_id := self._generator._id_now()):
             # another thread published meanwhile, or a wait is over
             return an_id, None
         layout = self._layout
         now_ns, now_ms = self._read_clock()
-        choice = self._choose(position, held, outage, now_ms)
+        choice = self._choose(state, held, outage, now_ms)
         decision, lanes, lease = choice.decision, choice.lanes, choice.lease
         if lease is not None and isinstance(decision, UseTick) and not only_claim:
-            an_id = self._publish(position, lease, choice, decision, now_ns)
+            an_id = self._publish(position, state, lease, choice, decision, now_ns)
             if not an_id:
                 # another thread or a signal handler published meanwhile: decide again
                 return 0, Wait(0, clock_back=False)
@@ -314,34 +303,33 @@ class IdAllocator:
             )
         return now_ns, now_ms
 
-    def _choose(self, position: Position, held: HeldLease | None, outage: HeldLease | None, now_ms: float) -> Choice:
+    def _choose(self, state: State, held: HeldLease | None, outage: HeldLease | None, now_ms: float) -> Choice:
         """Choose a lane of the lease *held*; else the outage lane of *outage*, which may be the same lease."""
-        state: State = position[0].state
-        serial, lanes = state.serial, self._lanes(position)
+        serial, lanes = state.serial, state.lanes
         decision: Decision | NoLease = NoLease()
         if held is not None:
             if serial != held.serial:
                 serial, lanes = held.serial, Lanes.fresh(held.lease.opens[: self._config.ordinary_lanes])
-            if state.outage and (last := self._last_tick(position)) < held.lease.until:
+            if state.outage and state.last < held.lease.until:
                 # if the clock was very far ahead in the outage, these lanes could not follow, and stay as they are
-                lanes = lanes.after(last)
+                lanes = lanes.after(state.last)
             rules = self._context.rules
             decision = decide(lanes, now_ms, held.lease.until, self._layout.tick_ms, rules)
         if outage is not None and isinstance(decision, NoLease | NotOpen | RenewLease):
             until = min(self._open_lane.until, outage.lease.outage_until)
-            instead = self._decide_outage(position, outage, now_ms, until)
+            instead = self._decide_outage(state, outage, now_ms, until)
             if isinstance(instead, UseTick | Wait | RaiseClockBack):
                 if isinstance(decision, NotOpen):
                     until = min(until, *lanes.opens)
                 if outage.serial != serial:
                     # a tick of a lease that was lost: what is known of the present one stays as it is
-                    serial, lanes = state.serial, self._lanes(position)
+                    serial, lanes = state.serial, state.lanes
                 return Choice(outage, serial, lanes, instead, outage.serial, until)
         return Choice(held, serial, lanes, decision)
 
-    def _decide_outage(self, position: Position, lease: HeldLease, now_ms: float, until: int) -> Decision:
+    def _decide_outage(self, state: State, lease: HeldLease, now_ms: float, until: int) -> Decision:
         """Decide for the outage lane of *lease*, whose ids are later than all before."""
-        begins, first = self._outage_begins(lease), self._outage_first(position, lease)
+        begins, first = self._outage_begins(lease), self._outage_first(state, lease)
         if first >= until:
             return RenewLease(first)
         lane = Lanes((first,), (first > begins,))
@@ -355,12 +343,14 @@ class IdAllocator:
         """Return the first tick of the outage lane of *lease* that this process may use."""
         return max(lease.lease.opens[-1], self._layout.first_tick_from(lease.outage_used_ms))
 
-    def _outage_first(self, position: Position, lease: HeldLease) -> int:
+    def _outage_first(self, state: State, lease: HeldLease) -> int:
         """Return the first tick of the outage lane of *lease* that is unused, and later than all ids."""
-        used = dict(self._outages(position)).get(lease.serial, 0)
-        return max(self._outage_begins(lease), used, self._last_tick(position) + 1)
+        used = dict(state.outages).get(lease.serial, 0)
+        return max(self._outage_begins(lease), used, state.last + 1)
 
-    def _publish(self, position: Position, held: HeldLease, choice: Choice, use_tick: UseTick, now_ns: int) -> int:
+    def _publish(
+        self, position: Position, before: State, held: HeldLease, choice: Choice, use_tick: UseTick, now_ns: int
+    ) -> int:
         """Publish the range that begins with *use_tick* and take its first id; 0 if *position* is not current."""
         layout, (lane, tick) = self._layout, use_tick
         if choice.outage:
@@ -370,8 +360,6 @@ class IdAllocator:
                 f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
                 "Move to a layout with more timestamp bits or a later epoch."
             )
-        old = position[0]
-        used = self._outages(position), self._last_tick(position)
         worker, datacenter = held.lease.worker, self._leases.config.datacenter
         salt = self._context.random.getrandbits(31) if self._spread else 0
         first = self._first_sequence(position, tick, salt)
@@ -389,9 +377,9 @@ class IdAllocator:
             low=layout.compose(tick=0, datacenter=datacenter, backup=lane, worker=worker),
             salt=salt,
             is_reset=self._context.guard.is_reset,
-            state=State(choice.serial, choice.lanes, lane, choice.outage, *used),
+            state=State(choice.serial, choice.lanes, lane, choice.outage, before.outages, before.last),
         )
-        return an_id if self.generator._supersede(old, self._tick(position), ticks) else 0
+        return an_id if self._generator._supersede(position[0], self._tick(position), ticks) else 0
 
     def _limit(self, tick: int, until: int, early_ms: int) -> int:
         """Return the first tick that the fast path must not open by itself, later than *tick*; *until* at most."""
@@ -409,19 +397,15 @@ class IdAllocator:
     def seal(self) -> None:
         """Remove all ids from the current range, also for a thread that is taking one."""
         while True:
-            position = self.generator._position
-            old = position[0]
-            state: State = old.state
+            position = self._generator._position
             # it must stay known how far the lanes are used
-            sealed = state._replace(
-                lanes=self._lanes(position), outages=self._outages(position), last=self._last_tick(position)
-            )
-            if self.generator._supersede(old, self._tick(position), self._sealed._replace(state=sealed)):
+            sealed = self._sealed._replace(state=self._state(position))
+            if self._generator._supersede(position[0], self._tick(position), sealed):
                 return
 
     def seal_through(self, held: HeldLease) -> str:
         """Seal the current range unless that is of a lease later than *held*; return opened()."""
-        state: State = self.generator._position[0].state
+        state: State = self._generator._position[0].state
         if state.serial <= held.serial:
             # even if that lease has no range: a frame below this signal handler may be about to publish the first one
             self.seal()
@@ -434,15 +418,14 @@ class IdAllocator:
         caller holds the generator's lock.
         """
         # read once: a signal handler may publish a range of another lease
-        position = self.generator._position
-        state: State = position[0].state
+        state = self._state(self._generator._position)
         if state.serial > held.serial or self._leases.slot.lent or held.taken_ms:
             return ""
         # without ids of this lease, no lane was used
-        lanes = self._lanes(position).used if state.serial == held.serial else ()
+        lanes = state.lanes.used if state.serial == held.serial else ()
         used = (*lanes, *[False] * (self._config.ordinary_lanes - len(lanes)))
         if len(used) < self._layout.namespaces:
-            used = (*used, held.serial in dict(self._outages(position)))
+            used = (*used, held.serial in dict(state.outages))
         return "".join("1" if each else "0" for each in used)
 
     def after_fork(self) -> None:
@@ -450,10 +433,10 @@ class IdAllocator:
         self._open_lane = NO_LANE
         # published after whatever the parent was about to publish, so that a call that goes on here cannot
         while True:
-            position = self.generator._position
+            position = self._generator._position
             state: State = position[0].state
             # if it is not void, a signal handler of this child has claimed that lease, and may have made ids of it
             is_own = state.serial >= self._leases.slot.oldest
             sealed = self._sealed._replace(state=NO_STATE)
-            if is_own or self.generator._supersede(position[0], self._tick(position), sealed):
+            if is_own or self._generator._supersede(position[0], self._tick(position), sealed):
                 return

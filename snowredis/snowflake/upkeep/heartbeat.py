@@ -13,7 +13,6 @@ from snowredis.process.exit import EXIT
 from snowredis.process.fork import ForkGuard
 from snowredis.process.log import log
 from snowredis.process.threads import locked, may_start_threads, start_thread
-from snowredis.snowflake.ids.fast_path import FastPath
 from snowredis.snowflake.lease.context import Context
 from snowredis.snowflake.lease.requests import LeaseManager
 from snowredis.snowflake.upkeep.pace import Pace
@@ -137,8 +136,8 @@ class HeartbeatThread:
         heartbeat: what the thread runs; None if there is no thread.
     """
 
-    def __init__(self, context: Context, leases: LeaseManager, generator: FastPath, pace: Pace) -> None:
-        self._context, self._leases, self._generator, self._pace = context, leases, generator, pace
+    def __init__(self, context: Context, leases: LeaseManager, pace: Pace) -> None:
+        self._context, self._leases, self._pace = context, leases, pace
         self.heartbeat: Heartbeat | None = None
         # whether a refused thread was logged
         self._refused = False
@@ -166,7 +165,7 @@ class HeartbeatThread:
 
     def _start(self, first_s: float | None) -> None:
         try:
-            heartbeat = locked(self._generator._lock, self._new)
+            heartbeat = locked(self._context.weak_generator._lock, self._new)
             if heartbeat is not None and self.heartbeat is heartbeat:
                 EXIT.arm()
                 first_s = self._pace.beat_in_s(is_first=True) if first_s is None else first_s

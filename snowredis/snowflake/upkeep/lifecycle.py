@@ -43,11 +43,11 @@ class LeaseLifecycle:
     """
 
     def __init__(self, context: Context, leases: LeaseManager, allocator: IdAllocator, claim_timeout: float) -> None:
-        self._context, self._generator, self._clock = context, allocator.generator, context.clock
+        self._context, self._generator, self._clock = context, context.weak_generator, context.clock
         self._leases, self._allocator = leases, allocator
         self._pool = context.config.name
         self.pace = Pace(context.config.heartbeat_ms / 1000, claim_timeout, context.random)
-        self.thread = HeartbeatThread(context, leases, allocator.generator, self.pace)
+        self.thread = HeartbeatThread(context, leases, self.pace)
         self.renewals = Renewals(context, leases, allocator, self.pace, self.thread)
 
     # --- claims ------------------------------------------------------------------------------------

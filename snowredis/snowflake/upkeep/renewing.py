@@ -33,7 +33,7 @@ class Renewals:
     def __init__(
         self, context: Context, leases: LeaseManager, allocator: IdAllocator, pace: Pace, thread: HeartbeatThread
     ) -> None:
-        self._context, self._generator, self._clock = context, allocator.generator, context.clock
+        self._context, self._generator, self._clock = context, context.weak_generator, context.clock
         self._leases, self._allocator, self._pace, self._thread = leases, allocator, pace, thread
         self._pool = context.config.name
         self.clock_backs_before = 0

@@ -117,7 +117,7 @@ class SlowPath:
         """Make *count* ids at once without blocking the event loop. See SnowflakeGenerator.anext_ids()."""
         from snowredis.process.coroutines import sleep
 
-        count, path = check_count(count), self._allocator.generator
+        count, path = check_count(count), self._context.weak_generator
         while True:
             generation = self._guard.generation
             batch: list[int] = []
