@@ -8,6 +8,7 @@ PLACES of its key, and says of which tables it did not read all. The names of ta
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 from collections import defaultdict
@@ -47,8 +48,12 @@ _HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
 # words and hashes in small letters are none
 _BASE64 = re.compile(r"(?=.*[A-Z])[0-9A-Za-z_/+-]{2,400}={0,2}")
 _NO_TEXT = re.compile("numeric|decimal|interval|money|inet|cidr|macaddr|time|tsvector")
+_OCTET = r"(1?\d?\d|2[0-4]\d|25[0-5])"
 # times and addresses
-_NO_IDS = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|((1?\d?\d|2[0-4]\d|25[0-5])(\.|$)){4}$")
+_NO_IDS = re.compile(
+    r"(?<!\d)\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d+)?)?|^\d\d:\d\d:\d\d(\.\d+)?|"
+    rf"(?<![\d.]){_OCTET}(\.{_OCTET}){{3}}(?!\.?\d)"
+)
 
 # a table and a column
 Where = tuple[str, str]
@@ -221,11 +226,10 @@ class Evidence:
         """
         found = []
         for where, ids in self.ids.items() if any(sets) else ():
-            if but is None or where not in (but, (but[0], ROWID)):
-                reach = min(map(_reach, sets, ids))
-                if reach > 0:
-                    ends, fills = _fit(sets, ids, reach)
-                    found.append(Lead(where, nearness(name, self.called[where[0]], where[1]), ends, fills, reach))
+            is_other = but is None or where not in (but, (but[0], ROWID))
+            if is_other and (reach := min(map(_reach, sets, ids))) > 0:
+                near = nearness(name, self.called[where[0]], where[1])
+                found.append(Lead(where, near, *_fit(sets, ids, reach), reach))
         return sorted(found, key=lambda lead: (lead.near, lead.where[1] != ROWID, *lead[3:]), reverse=True)
 
     @cached_property
@@ -249,7 +253,8 @@ class Evidence:
         samples = self.samples[table.name]
         if any(sample.count > _COUNTERS for sample in samples):
             return None
-        rows = [[(_letters(row), row[sample.at[column]]) for row in sample.rows] for sample in samples]
+        letters = re.compile("[^a-z]")
+        rows = [[(letters.sub("", repr(row).lower()), row[each.at[column]]) for row in each.rows] for each in samples]
         for where, ids in self.ids.items():
             name = stem(self.called[where[0]])
             tops = [[top for text, top in side if not side[1:] or (len(name) > 2 and name in text)] for side in rows]
@@ -415,10 +420,6 @@ def share_of(sets: Two, ids: tuple[Ids, Ids]) -> float:
     return min((its.share(mine) for mine, its in zip(sets, ids, strict=True) if mine), default=0.0)
 
 
-def _letters(row: Sequence[Any]) -> str:
-    return re.sub("[^a-z]", "", "".join(filter(str.isascii, map(str, row))).lower())
-
-
 def _continue(mine: Ids, others: Sequence[Ids]) -> bool:
     """Return whether ids are none of others, and touch the range of some."""
     gaps = ((its, LARGE // 10 if min(mine.low, its.low) > LARGE else 1) for its in others)
@@ -458,18 +459,16 @@ def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
     if isinstance(value, bytes):
         yield from _numbers_in_bytes(value)
         value = value.decode("latin-1") if all(31 < byte < 127 or byte in b"\t\r\n" for byte in value) else ""
-    if not isinstance(value, str) or not value or _NO_IDS.match(value):
+    value = _NO_IDS.sub("", value) if isinstance(value, str) else ""
+    if not value:
         return
     if _HEXADECIMAL.fullmatch(value):
         yield "hexadecimal", int(value, 16)
     if len(value) % 4 == 0 and _BASE64.fullmatch(value):
         yield from ((f"base64 {place}", number) for place, number in _numbers_in(base64.b64decode(value, b"-_")))
     if value[0] in "{[":
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             yield from _numbers_in_json(json.loads(value), "$")
-        except (ValueError, RecursionError):
-            pass
-        else:
             return
     for at, (word, sign, number) in enumerate(_TOKEN.findall(value[:_CHARS])[:_PARTS], 1):
         if sign or not word:

@@ -57,6 +57,11 @@ INSIDE = {
         lambda s: (f"'{s}', '{json.dumps({'a': json.dumps({'who': float(i)})})}'" for i in range(1, 61)),
         "$.a $.who",
     ),
+    "behind a time and an address": (
+        "v TEXT",
+        lambda s: (f"'{s}', '2026-01-02 03:04:05 from 10.0.0.7: {i} left'" for i in range(1, 61)),
+        "number 1",
+    ),
     "another sign": ("v TEXT", lambda s: (f"'{s}', 'of|{i}|x'" for i in range(1, 61)), "number 1"),
     "bytes with digits": (
         "v BLOB",
