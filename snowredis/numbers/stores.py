@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.errors import ConfigError
 from snowredis.numbers import protocol
 from snowredis.numbers.protocol import OpenRequest, TakeRequest
 from snowredis.numbers.settings import NUMBER_SETTINGS, servers_of
 from snowredis.servers.clients import open_client
 from snowredis.servers.runner import RedisScripts, server_now_ms
-from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply, with_format
+from snowredis.servers.scripts import Script, Scripted, load_script, with_format
 from snowredis.settings import MinReplicas, is_embedded, is_in_memory
 from snowredis.signatures import mismatch
 from snowredis.snowflake.protocol.open import open_server
@@ -75,6 +75,11 @@ class TagStore(Scripted):
         scripts = {name: load(name) for name in protocol.REPLIES}
         super().__init__(with_format(FORMAT, periods), tag_keys(tag), scripts, random_bytes=random_bytes)
         self.tag, self.slack_ms, self._format = tag, slack_ms, format
+        self.if_broken = (
+            f"the tag {tag!r}",
+            f"Find the highest number in use, delete the tag with: snowredis numbers delete {tag}, and create it "
+            f"beyond that number: snowredis numbers create {tag} --start N",
+        )
         # segments are used for as long as they last: a person opens above all of them
         self._database, self._settle_ms = database, SETTLE_MS if format else 0
 
@@ -95,10 +100,7 @@ class TagStore(Scripted):
         if texts[0] == "reformatted":
             formats = (f"texts={text.replace(' ', '_')}" for text in (texts[1], self._format))
             raise self._mismatch(*(f"{self.signature} {text}" for text in formats))
-        try:
-            return parse_reply(texts, protocol.REPLIES[name])
-        except ValueError:
-            raise self.unknown(texts) from None
+        return self.reply_in(texts, protocol.REPLIES[name])
 
     def mismatch(self, stored: str) -> ConfigError:
         return self._mismatch(stored, self.signature)
@@ -108,15 +110,6 @@ class TagStore(Scripted):
         error = ConfigError(mismatch(f"the tag {self.tag!r}", "in the tag", stored, given, advice))
         error.code = "tag-differs"
         return error
-
-    def broken(self, field: str, value: str) -> StoreUnavailable:
-        return self.broken_field(
-            f"the tag {self.tag!r}",
-            field,
-            value,
-            f"Find the highest number in use, delete the tag with: snowredis numbers delete {self.tag}, and create it "
-            f"beyond that number: snowredis numbers create {self.tag} --start N",
-        )
 
 
 class RedisTag(RedisScripts, TagStore):

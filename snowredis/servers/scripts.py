@@ -7,6 +7,7 @@ Independent of redis-py: a subclass says how one script is run, in Redis (runner
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -115,15 +116,6 @@ class ScriptReply:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
 
-def parse_reply(texts: Sequence[str], expected: Iterable[type[ScriptReply]]) -> Any:
-    """Return the reply in *texts*, of one of the *expected* classes. Raises ValueError for any other text."""
-    status, *fields = texts
-    for each in expected:
-        if status == each.STATUS:
-            return each(*(read(text) for read, text in zip(each.READERS.values(), fields, strict=True)))
-    raise ValueError(status)
-
-
 # code of a server that does not show its identity -> why
 WHY_UNIDENTIFIED = {
     "info-refused": "it refuses INFO inside scripts",
@@ -144,6 +136,8 @@ class Scripted(ABC):
     """
 
     where: str
+    # what it is, and what to do where its hash holds what no script writes
+    if_broken: tuple[str, str]
     # the server, as crash records tell it from others: see Store.locator
     locator = ""
     # what would repeat at a server that loses data and does not show its identity, what is refused, and what to do
@@ -176,12 +170,9 @@ class Scripted(ABC):
     def mismatch(self, stored: str) -> SnowredisError:
         """Return the error for a *stored* signature that is not this one."""
 
-    @abstractmethod
     def broken(self, field: str, value: str) -> StoreUnavailable:
         """Return the error for a *field* of the hash with a *value* that no script writes."""
-
-    def broken_field(self, what: str, field: str, value: str, advice: str) -> StoreUnavailable:
-        """Return broken() for a field of *what*, with the *advice* for it."""
+        what, advice = self.if_broken
         reason = f"{what} is broken: its field {field!a} holds {value[:60]!a}, which snowredis never writes"
         return StoreUnavailable(self.where, f"{reason}. Nothing was changed", advice, "broken")
 
@@ -204,9 +195,18 @@ class Scripted(ABC):
             code,
         )
 
-    def unknown(self, texts: Sequence[str]) -> StoreUnavailable:
-        """Return the error for a reply that no script of this version sends."""
-        return StoreUnavailable(self.where, f"unknown reply {list(texts)!r}", "Is another version of snowredis in use?")
+    def reply_in(self, texts: Sequence[str], expected: Iterable[type[ScriptReply]]) -> Any:
+        """Return the reply in *texts*, of one of the *expected* classes.
+
+        Raises StoreUnavailable for any other text: no script of this version sends it.
+        """
+        # ValueError: of another number of fields, or in another form
+        with contextlib.suppress(ValueError):
+            status, *fields = texts
+            for each in expected:
+                if status == each.STATUS:
+                    return each(*(read(text) for read, text in zip(each.READERS.values(), fields, strict=True)))
+        raise StoreUnavailable(self.where, f"unknown reply {list(texts)!r}", "Is another version of snowredis in use?")
 
     def request(self, name: str, *args: str | int) -> tuple[Script, Sequence[str], tuple[str | int, ...]]:
         """Return the arguments of run() for the script *name*, with *args* after the signature and a nonce."""

@@ -163,7 +163,7 @@ class ProgramLease:
             self._end = self._end_of(self._lease)
             self.ttl_ms, self.worker = self._ids.ttl_ms, self._lease.worker
             self.layout_spec = layout_spec(self._ids.layout)
-            self.datacenter = self._ids._lease_manager.config.datacenter
+            self.datacenter = self._ids._lease_manager.store.config.datacenter
             self.from_ms = self._ids.layout.ms_at(self._lease.opens[0])
             self._wait_for_first_tick()
         except BaseException:

@@ -360,7 +360,7 @@ class IdAllocator:
                 f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
                 "Move to a layout with more timestamp bits or a later epoch."
             )
-        worker, datacenter = held.lease.worker, self._leases.config.datacenter
+        worker, datacenter = held.lease.worker, self._leases.store.config.datacenter
         salt = self._context.random.getrandbits(31) if self._spread else 0
         first = self._first_sequence(position, tick, salt)
         an_id = layout.compose(tick=tick, datacenter=datacenter, backup=lane, worker=worker, sequence=first)

@@ -132,7 +132,18 @@ class PureFastPath:
             start_ns = (new.epoch_ms + first_tick * new.tick_ms) * 1_000_000
             start_ns, end_ns = start_ns - new.early_ns, start_ns + new.tick_ms * 1_000_000
         block: Block = (start_ns, end_ns, ids, new.is_reset, new.clock.time_ns)
-        return self._replace(current, (block, new, first_tick, first_id, size, made, []))
+        opened: OpenTick = (block, new, first_tick, first_id, size, made, [])
+        if current is not None:
+            # one step of the interpreter: a comparison and a store would let a tracer's callback in between
+            current[-1].append(opened)
+            if current[-1][0] is not opened:
+                return False
+            # done before the stores: until then, each reader of what is current exhausts them, too
+            exhaust(current[0][2])
+        # if these run late, the block that they store was superseded and exhausted: _open_tick() finds the current one
+        self._last = opened
+        self._block = block
+        return True
 
     def _open_tick(self, count: int = 1) -> Iterator[int]:
         """Return the ids of the clock's tick; open it first if it is a later one of the range, for *count* ids.
@@ -164,7 +175,7 @@ class PureFastPath:
         block = (start_ns, start_ns + tick_ms * 1_000_000, ids, is_reset, now)
         made += size - left
         opened: OpenTick = (block, ticks, tick, first_id, len(all_ids), made, [])
-        # the steps of _replace(). Whoever seals from the first one on exhausts the ids
+        # the steps of _supersede(). Whoever seals from the first one on exhausts the ids
         successors.append(opened)
         if successors[0] is not opened:
             return NO_IDS
@@ -175,20 +186,6 @@ class PureFastPath:
         self._last = opened
         self._block = block
         return ids if is_reset else NO_IDS
-
-    def _replace(self, current: OpenTick | None, opened: OpenTick) -> bool:
-        """Replace *current* by *opened*, and exhaust its ids. Returns False if it was replaced already."""
-        if current is not None:
-            # one step of the interpreter: a comparison and a store would let a tracer's callback in between
-            current[-1].append(opened)
-            if current[-1][0] is not opened:
-                return False
-            # done before the stores: until then, each reader of what is current exhausts them, too
-            exhaust(current[0][2])
-        # if these run late, the block that they store was superseded and exhausted: _open_tick() finds the current one
-        self._last = opened
-        self._block = opened[0]
-        return True
 
     def _id_now(self) -> int:
         """Take an id of the clock's tick; 0 if only the slow path can make one."""

@@ -22,13 +22,13 @@ from snowredis.snowflake.lease.context import Context, PoolView
 from snowredis.snowflake.lease.conversation import Conversation
 from snowredis.snowflake.lease.held import Claimed, HeldLease, LeaseSlot
 from snowredis.snowflake.protocol import messages
-from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 
 class LeaseManager:
     """Sends the claims, renewals and releases of one generator, and keeps the lease that is granted.
 
     Attributes:
+        store: of the pool. The constants of a shard lack its number before the first claim.
         closed, suspended: whether ids are refused for good, or until resume(); set by lifecycle.py.
         slot: where the lease is stored.
         view: what the newest reply showed of the pool.
@@ -53,11 +53,6 @@ class LeaseManager:
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
         self.ids_made = 0
-
-    @property
-    def config(self) -> PoolConfig:
-        """The pool's constants; those of a shard lack its number before the first claim."""
-        return self.store.config
 
     @property
     def held(self) -> HeldLease | None:
@@ -142,12 +137,12 @@ class LeaseManager:
             return Claimed(settling_ms=max(1, reply.wait_ms))
         if isinstance(reply, messages.PoolFull):
             self.counts.claims_refused["full"] += gives_up
-            raise PoolExhausted(self.config.name, self.config.layout.workers, reply.wait_ms)
+            raise PoolExhausted(self.store.config.name, self.store.config.layout.workers, reply.wait_ms)
         if not isinstance(reply, messages.Granted):
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
         clocks_s = self.view.note_renewed()
-        fresh = HeldLease.granted(reply.terms, self.config, token, serial, generation)._replace(clocks_s=clocks_s)
+        fresh = HeldLease.granted(reply.terms, self.store.config, token, serial, generation)._replace(clocks_s=clocks_s)
         self.lost_worker = None
         is_held = self.slot.hold(fresh, messages.NO_STATS, fresh=True)
         self.counts.claims += 1
@@ -173,16 +168,16 @@ class LeaseManager:
         """Return the text that names this process and this generator in Redis, for people."""
         self._name = self._name or f"{process_mark(os.getpid())}-{self._fresh_name()[:6]}"
         # the record does not show the lane of a lease that was lost, or is being lost now
-        is_news = self.slot.lost_lease is not None or self.view.renewed_ago_s > self.config.ttl_ms / 2000
+        is_news = self.slot.lost_lease is not None or self.view.renewed_ago_s > self.store.config.ttl_ms / 2000
         lane_until_ms = self._lane_until_ms() if is_news else 0
         more = {"lane_until": lane_until_ms, "taken": taken_ms, "refused": refused, "version": VERSION}
-        more["outage"] = int(self.config.outage_reserve_ms > 0)
+        more["outage"] = int(self.store.config.outage_reserve_ms > 0)
         label = self._label or PROCESS.label
         return owner_text(socket.gethostname(), os.getpid(), label, generator=self._name, **more)
 
     def _lane_until_ms(self) -> int:
         """Return the end of the outage lanes in which ids go on after a lease that is granted now; 0: in none."""
-        return messages.lane_until_ms(self._context.now_ms() + self.config.ttl_ms, *self.slot.outage_lanes_ms)
+        return messages.lane_until_ms(self._context.now_ms() + self.store.config.ttl_ms, *self.slot.outage_lanes_ms)
 
     def _fresh_name(self) -> str:
         """Return a name for a claim or a renewal."""
@@ -241,12 +236,12 @@ class LeaseManager:
         clocks_s = self.view.note_renewed()
         self.counts.renewals += 1
         self.counts.heartbeat_s += clocks_s[1] - sent_s
-        self.slot.hold(held.renewed(reply.terms, self.config.layout)._replace(clocks_s=clocks_s), stats)
+        self.slot.hold(held.renewed(reply.terms, self.store.config.layout)._replace(clocks_s=clocks_s), stats)
         self.view.log_alarm(reply)
         if reply.adopted:
             worker = held.lease.worker
             log.warning(
-                "pool %s: Redis may have lost what it knew; worker id %d stays leased", self.config.name, worker
+                "pool %s: Redis may have lost what it knew; worker id %d stays leased", self.store.config.name, worker
             )
         return True
 
@@ -262,7 +257,7 @@ class LeaseManager:
         self.slot.clear_record()
         self.counts.leases_lost += 1
         self.lost_worker = held.lease.worker
-        log.warning("pool %s: lost worker id %d: %s", self.config.name, held.lease.worker, reason)
+        log.warning("pool %s: lost worker id %d: %s", self.store.config.name, held.lease.worker, reason)
 
     def detach(self) -> HeldLease | None:
         """Remove the lease, so that no more ids are made of it and it can be released.
@@ -288,7 +283,7 @@ class LeaseManager:
 
         Blocks for one round trip to Redis; LOCK_LIMIT_S for another thread.
         """
-        pool, worker = self.config.name, held.lease.worker
+        pool, worker = self.store.config.name, held.lease.worker
         try:
             if self.conversation.run(self._send_release, held, opened, stats):
                 log.info("pool %s: released worker id %d", pool, worker)
@@ -336,7 +331,7 @@ class LeaseManager:
         try:
             self.conversation.run(self._send_withdrawal, token, owner)
         except Exception as error:
-            log.debug("pool %s: could not withdraw a claim: %s", self.config.name, error)
+            log.debug("pool %s: could not withdraw a claim: %s", self.store.config.name, error)
             if is_interruption(error):
                 raise
 
@@ -351,7 +346,7 @@ class LeaseManager:
         # as in claim(): the token has a reply
         self.slot.set_asked("", "")
         if isinstance(reply, messages.Granted):
-            held = HeldLease.granted(reply.terms, self.config, token, serial, generation)
+            held = HeldLease.granted(reply.terms, self.store.config, token, serial, generation)
             self._send_release(held, "0" * len(held.terms.lanes_ms), messages.NO_STATS)
 
     def close(self) -> None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from snowredis.errors import LayoutMismatch, StoreUnavailable
+from snowredis.errors import LayoutMismatch
 from snowredis.process.clock import now_ms
 from snowredis.servers.runner import RedisScripts
-from snowredis.servers.scripts import Script, Scripted, load_script, parse_reply
+from snowredis.servers.scripts import Script, Scripted, load_script
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.protocol import messages
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
@@ -53,6 +52,11 @@ class ScriptStore(Scripted):
         scripts = {name: load(name) for name, _ in self.requests.values()}
         super().__init__(config.signature, pool_keys(config.name), scripts, random_bytes=random_bytes)
         self.config = config
+        self.if_broken = (
+            f"the pool {config.name!r}",
+            f"Remove it as `snowredis pool delete {config.name}` says; new workers then wait until every reservation "
+            "that it may have granted has ended",
+        )
         # time of the last reply, on the caller's clock; there is no connection before the first one
         self._replied_ms = sys.maxsize
         # the signature that refused the last claim; empty if none did
@@ -60,15 +64,6 @@ class ScriptStore(Scripted):
 
     def mismatch(self, stored: str) -> LayoutMismatch:
         return LayoutMismatch(self.config.name, stored, self.signature)
-
-    def broken(self, field: str, value: str) -> StoreUnavailable:
-        return self.broken_field(
-            f"the pool {self.config.name!r}",
-            field,
-            value,
-            f"Remove it as `snowredis pool delete {self.config.name}` says; new workers then wait until every "
-            "reservation that it may have granted has ended",
-        )
 
     def ask(self, request: messages.Request) -> Any:
         """Run the script of *request*, with its fields as arguments; return the reply."""
@@ -85,10 +80,7 @@ class ScriptStore(Scripted):
         except LayoutMismatch as error:
             raise self._refused(request, error) from None
         self._replied_ms = request.caller_ms
-        try:
-            reply = parse_reply(texts, expected)
-        except ValueError:
-            raise self.unknown(texts) from None
+        reply = self.reply_in(texts, expected)
         if isinstance(request, messages.ClaimRequest):
             self._refused_by = ""
         return reply
@@ -107,9 +99,6 @@ class ScriptStore(Scripted):
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
-
-    @abstractmethod
-    def close(self) -> None: ...
 
 
 class RedisStore(RedisScripts, ScriptStore):

@@ -133,7 +133,7 @@ class LeaseLifecycle:
 
         def accept(credentials: Credentials) -> HeldLease | None:
             now_ms = self._context.now_ms()
-            taken = HeldLease.taken_over(credentials, leases.config, serial, generation)._replace(taken_ms=now_ms)
+            taken = HeldLease.taken_over(credentials, leases.store.config, serial, generation)._replace(taken_ms=now_ms)
             seen = leases.view.seen.incarnation
             is_ours = not seen or pool_id(seen) == pool_id(taken.lease.incarnation)
             is_ours = is_ours and leases.view.agree_since(taken.clocks_s)
