@@ -14,18 +14,6 @@ def place() -> SimPool:
     return SimPool(slack_ms=2_000)
 
 
-def test_a_claim_repeated_after_a_loss_is_not_answered_from_the_record_before_it(place: SimPool) -> None:
-    """Its answer would say that the lease belongs to the present incarnation, and its renewal were no adoption."""
-    holder = place.holder().claim()
-    place.restart()
-    assert isinstance(holder.ask_claim(), Settling)
-    place.stage.wait(place.config.floor_ms + 1)
-    again = holder.ask_claim()
-    assert isinstance(again, Granted)
-    # above all that the first answer allowed
-    assert min(again.terms.lanes_ms) >= holder.until_ms
-
-
 def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place: SimPool) -> None:
     """Its clock is behind all that the worker id was used for."""
     holders = [place.holder().claim(), place.holder().claim()]
@@ -93,26 +81,6 @@ def test_a_holder_that_reaches_another_pool_raises_an_alarm_and_the_floor(
     newcomer = Holder(elsewhere, place.now_ms).settling()
     assert newcomer.wait_ms == place.config.floor_ms
     # said once
-    assert newcomer.alarm is None
-
-
-def test_a_holder_whose_worker_id_nobody_has_there_is_adopted(place: SimPool, elsewhere: AtTheServer) -> None:
-    place.holder().claim()
-    second = led_to(elsewhere, place.holder().claim())
-    reply = second.ask_renew()
-    assert isinstance(reply, Renewed)
-    assert reply.adopted
-    assert reply.alarm is not None
-    # it is of that pool from now on
-    again = second.ask_renew()
-    assert (isinstance(again, Renewed), again.alarm) == (True, None)
-
-
-def test_a_caller_that_holds_nothing_raises_no_alarm_at_another_pool(place: SimPool, elsewhere: AtTheServer) -> None:
-    ended = place.holder().claim()
-    assert ended.release()
-    newcomer = Holder(elsewhere, place.now_ms, seen=ended.seen).ask_claim()
-    assert isinstance(newcomer, Granted)
     assert newcomer.alarm is None
 
 
