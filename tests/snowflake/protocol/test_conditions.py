@@ -107,3 +107,14 @@ def test_a_lane_beyond_the_floors_raises_an_alarm_at_another_pool_before_they_ha
     place.stage.master.wipe()
     assert isinstance(place.holder().ask_claim(), Settling)
     assert ahead.ask_renew().alarm is not None
+
+
+def test_an_outage_lane_that_goes_on_where_a_person_created_the_pool_anew_raises_an_alarm() -> None:
+    """All else that the holder had is over."""
+    place = SimPool(outage_ms=60_000)
+    living = place.holder().claim()
+    place.stage.wait(place.config.ttl_ms + 1)
+    place.stage.master.wipe()
+    created = create(place.store, place.now_ms())
+    assert living.until_ms < created.floor_ms < living.outage_ms
+    assert living.lost().alarm is not None

@@ -55,9 +55,8 @@ LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=3_000, max_clock_lead_ms=60
 PAIR = replace(LONG, layout=Layout(timestamp_bits=41, backup_bits=1, worker_bits=1, sequence_bits=10))
 
 
-def open_store(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
-    """Open a store with a new connection, so that a restart of the server meets no stale one."""
-    return RedisStore(server.url, config, **options)
+def open_store(server: RedisServer, config: PoolConfig) -> RedisStore:
+    return RedisStore(server.url, config)
 
 
 def stored(server: RedisServer, name: str) -> list[Any]:
@@ -94,52 +93,10 @@ def index(server: RedisServer, name: str) -> dict[str, int]:
     return {worker: int(end) for worker, end in pairs}
 
 
-def settle(newcomer: Holder, *living: Holder) -> Holder:
-    """Claim until the pool has settled, while *living* renew their leases."""
-    while isinstance(answer := newcomer.ask_claim(), Settling):
-        really_wait(min(answer.wait_ms + 1, newcomer.store.config.ttl_ms // 4))
-        for each in living:
-            assert isinstance(each.ask_renew(), Renewed)
-    assert isinstance(answer, Granted), answer
-    return newcomer.claim()
-
-
 def pass_floor(server: RedisServer, store: RedisStore) -> None:
     """Let the floor of the pool have passed, as if its last loss was noticed long ago."""
     before_ms = wall_ms() - store.config.floor_ms
     server.client().hset(pool_keys(store.config.name)[0], "lost_at", before_ms)
-
-
-# --- steps 3 and 4 (lose, adopt): a server that forgot ---------------------------------------------
-
-
-def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcomers_start_above(
-    own_server: RedisServer,
-) -> None:
-    store = open_store(own_server, LONG)
-    create(store, wall_ms())
-    known, released = holder(store).claim(), holder(store).claim()
-    own_server.save()
-    # all that the snapshot does not know
-    assert isinstance(known.ask_renew(), Renewed)
-    assert released.release()
-    heir, unknown = holder(store).claim(), holder(store).claim(ahead_ms=50)
-    before, reserved = known.seen.incarnation, max(each.until_ms for each in (known, heir, unknown))
-    own_server.restart()
-
-    store = open_store(own_server, LONG)
-    for living in (known, heir, unknown):
-        living.store = store
-        answer = living.ask_renew()
-        assert isinstance(answer, Renewed)
-        assert (answer.adopted, answer.alarm) == (True, None)
-        assert answer.seen.incarnation != before
-        # the chain goes on from there
-        assert living.ask_renew().adopted is False
-    newcomers = [settle(holder(store), known, heir, unknown) for _ in range(2)]
-    assert {newcomer.worker for newcomer in newcomers}.isdisjoint({known.worker, heir.worker, unknown.worker})
-    assert min(min(newcomer.lanes_ms) for newcomer in newcomers) >= reserved
-    assert len(named(events(own_server, LONG.name), "floor")) == 2
 
 
 # --- step 3 (lose): a server that went back in place -----------------------------------------------
