@@ -55,10 +55,6 @@ LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=3_000, max_clock_lead_ms=60
 PAIR = replace(LONG, layout=Layout(timestamp_bits=41, backup_bits=1, worker_bits=1, sequence_bits=10))
 
 
-def open_store(server: RedisServer, config: PoolConfig) -> RedisStore:
-    return RedisStore(server.url, config)
-
-
 def stored(server: RedisServer, name: str) -> list[Any]:
     """Return all that a pool has in Redis. Not by DUMP: a hash table that is being resized changes its order."""
     client: Any = server.client()
@@ -252,7 +248,7 @@ def test_a_key_of_another_type_in_place_of_the_index_stops_everything_and_change
 
 
 def test_a_key_of_another_type_in_place_of_the_events_costs_only_the_events(server: RedisServer) -> None:
-    store = open_store(server, replace(LONG, name="noevents"))
+    store = RedisStore(server.url, replace(LONG, name="noevents"))
     server.client().set(pool_keys("noevents")[2], "mine")
     assert isinstance(create(store, wall_ms()), Created)
     living = holder(store).claim()
@@ -292,7 +288,7 @@ def test_a_constant_that_differs_is_refused_by_every_script_and_changes_nothing(
     name = store.config.name
     living = holder(store).claim()
     before = stored(server, name)
-    stranger = open_store(server, replace(store.config, **other))
+    stranger = RedisStore(server.url, replace(store.config, **other))
     living.store = stranger
     calls: list[Callable[[], object]] = [
         holder(stranger).ask_claim,
@@ -313,7 +309,7 @@ def test_a_constant_that_differs_is_refused_by_every_script_and_changes_nothing(
 
 def test_a_pool_that_refuses_everybody_is_counted_with_the_last_that_it_refused(server: RedisServer) -> None:
     store = new_pool(server, WITH_SITES)
-    stranger = open_store(server, replace(store.config, ttl_ms=store.config.ttl_ms * 2))
+    stranger = RedisStore(server.url, replace(store.config, ttl_ms=store.config.ttl_ms * 2))
     key, before_ms, clock = pool_keys(store.config.name)[0], wall_ms(), ManualClock()
     ids = SnowflakeGenerator(stranger, clock=clock)
     for times in ("1", "2"):
@@ -522,7 +518,7 @@ def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path, read_o
         name = living.store.config.name
         eventually(lambda: replica.client().exists(pool_keys(name)[0]), "a copy on the replica", 20)
         assert master.client().wait(1, 5_000) == 1
-        store = open_store(replica, living.store.config)
+        store = RedisStore(replica.url, living.store.config)
         strays = Holder(store, wall_ms), replace(living, store=store)
         for call in (strays[0].ask_claim, strays[1].ask_renew, strays[1].release):
             with pytest.raises(StoreUnavailable, match="Connect to the master") as caught:
@@ -544,7 +540,7 @@ def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> N
 
 @pytest.mark.parametrize("rights", [["-evalsha", "-eval"], ["-hset"], ["resetkeys", "~other:*"]])
 def test_a_user_without_the_rights_that_scripts_need_is_refused(own_server: RedisServer, rights: list[str]) -> None:
-    create(open_store(own_server, LONG), wall_ms())
+    create(RedisStore(own_server.url, LONG), wall_ms())
     own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", *rights)
     app = RedisStore(f"unix://app:secret@{own_server.socket}", LONG)
     with pytest.raises(StoreUnavailable, match=r"refused a command: .*snowredis doctor") as caught:
@@ -568,7 +564,7 @@ def test_a_server_that_is_away_or_says_nothing_is_given_up_on(tmp_path: Path) ->
 
 
 def test_a_server_without_memory_refuses_and_nothing_is_half_written(own_server: RedisServer) -> None:
-    store = open_store(own_server, LONG)
+    store = RedisStore(own_server.url, LONG)
     create(store, wall_ms())
     living, dead = holder(store).claim(), holder(store).claim()
     own_server.client().config_set("maxmemory", 1)
@@ -577,7 +573,7 @@ def test_a_server_without_memory_refuses_and_nothing_is_half_written(own_server:
         with pytest.raises(StoreUnavailable, match="maxmemory"):
             call()
     with pytest.raises(StoreUnavailable, match="maxmemory"):
-        create(open_store(own_server, SHORT), wall_ms())
+        create(RedisStore(own_server.url, SHORT), wall_ms())
     assert stored(own_server, LONG.name) == before
     assert stored(own_server, SHORT.name) == [None] * 3
     own_server.client().config_set("maxmemory", 0)
@@ -734,7 +730,7 @@ def test_what_is_no_pool_is_said_to_be_none(server: RedisServer) -> None:
 
 
 def test_adopted_leases_count_for_the_peak(server: RedisServer) -> None:
-    store = open_store(server, replace(LONG, name="peak"))
+    store = RedisStore(server.url, replace(LONG, name="peak"))
     create(store, wall_ms())
     living = [holder(store).claim() for _ in range(3)]
     server.client().delete(*pool_keys("peak"))
