@@ -389,8 +389,8 @@ AMOUNT_NAME = re.compile(
     r"^(max|min|num|total|avg|sum)_|_done_|(^|_)(is|has|can|was)_",
     re.IGNORECASE,
 )
-# things of which an application has a list, often outside of the database
-_LISTED_NAME = re.compile(
+# stems of things of which an application has a list, often outside of the database, such as maps
+LISTED_NAME = re.compile(
     r"(class|race|item|recipe|skill|spell|npc|monster|mob|map|zone|area|region|quest|model|display|skin|template|type|"
     r"kind|category|cat|bracket|season|hench|ammo|ability|effect|icon|language|lang|slot|option|cmd|command)s?$",
     re.IGNORECASE,
@@ -425,11 +425,6 @@ def nearness(name: str, table: str, column: str = "id") -> int:
 
 def is_named_like_an_id(name: str) -> bool:
     return bool(_ID_NAME.search(name)) and not AMOUNT_NAME.search(name)
-
-
-def is_named_like_a_list(name: str) -> bool:
-    """Return whether a column is named after things of which an application has a list, such as maps."""
-    return bool(_LISTED_NAME.search(stem(name)))
 
 
 # --- progress --------------------------------------------------------------------------------------------

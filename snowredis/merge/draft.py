@@ -15,11 +15,11 @@ from typing import NamedTuple
 from snowredis.errors import shown
 from snowredis.merge.databases import (
     AMOUNT_NAME,
+    LISTED_NAME,
     ROWID,
     Table,
     TableColumn,
     checksum,
-    is_named_like_a_list,
     is_named_like_an_id,
     stem,
 )
@@ -85,7 +85,7 @@ class Case:
         self.are_numbers = column.kind == "int" or are_whole
         self.is_key = self.name.lower() in {name.lower() for _, name in evidence.ids} - {"id", ROWID}
         self.is_named = self.is_key or is_named_like_an_id(self.name)
-        self.is_listed = is_named_like_a_list(self.name)
+        self.is_listed = bool(LISTED_NAME.search(stem(self.name)))
         # SQLite numbers each INTEGER PRIMARY KEY, also one that has ids of something outside
         first = evidence.databases[0]
         is_sure = first.kind != "sqlite" or table.name in {each.table for each in first.counters}
@@ -305,7 +305,7 @@ class Case:
         for name in evidence.tables:
             is_other = name != self.table.name and name not in self.tables.fixed
             if self.size and is_other and evidence.is_named_after(self.name, name):
-                ids = [its for where, its in evidence.ids.items() if where[0] == name and where[1] != ROWID]
+                ids = (its for where, its in evidence.ids.items() if where[0] == name and where[1] != ROWID)
                 share = max((share_of(self.sets, its) for its in ids), default=0.0)
                 is_empty = not any(sample.rows for sample in evidence.samples[name])
                 word = "ask" if share >= 0.2 or is_empty else "keep"

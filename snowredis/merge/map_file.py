@@ -207,12 +207,10 @@ def problems_of(the_map: Map, first: Tables, second: Tables, kind: str) -> Itera
     if the_map.head.get("reviewed") is not True:
         yield "the map is not reviewed: read every line, then write reviewed = true"
     yield from _changed_tables(the_map, first, second)
-    known = {name: said for name, said in the_map.tables.items() if name in first and said.rows in ROWS}
     for name, said in the_map.tables.items():
         if said.rows not in ROWS:
             yield f'[{name}] rows = "{said.rows}": write "copy", "first" or "skip"'
-    for name, said in known.items():
-        if said.rows != "skip":
+        elif name in first and said.rows != "skip":
             found = (*_wrong_lists(said, first[name]), *_wrong_texts(the_map, name))
             yield from (f"[{name}] {text}" for text in found)
             for column, rule in said.rules.items():

@@ -330,11 +330,9 @@ class _Run:
                 if said is not None and said.rows == "skip":
                     continue
                 above = last.get((counter.table, counter.column, counter.name), 0)
-                if above and (not said or said.rule(column) == "id"):
-                    above += self.translation.offsets[said.text("own", column) if said else ""]
-                else:
-                    above = 0
-                if statement := self.first.raised(counter, above):
+                offset = self.translation.offsets[said.text("own", column) if said else ""]
+                is_moved = above and (not said or said.rule(column) == "id")
+                if statement := self.first.raised(counter, above + offset if is_moved else 0):
                     self.first.run(statement)
 
     def _check_mark(self) -> None:
