@@ -1,64 +1,19 @@
-"""Real processes that stop and real servers that go away: the guarantees, and the texts of errors."""
+"""A real server that is away for a while, and real processes that end."""
 
 from __future__ import annotations
 
 import signal
 import threading
-import time
-from array import array
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 import snowredis
-from snowredis.core.layout import Layout
 from snowredis.snowflake.upkeep import heartbeat as process_heartbeat
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.pools import new_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
-from tests.support.waiting import eventually
-
-# makes ids as fast as it can; each batch is in the file before it counts as made
-
-
-def ids_in(path: Path) -> array[int]:
-    ids = array("q")
-    data = path.read_bytes() if path.exists() else b""
-    ids.frombytes(data[: len(data) // 8 * 8])
-    return ids
-
-
-def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(own_server: RedisServer, tmp_path: Path) -> None:
-    # one worker id, so that the heir gets the very same
-    spec = "41/0/0/0/12"
-    name = new_pool(own_server.url, layout=spec, ttl=1.0)
-    layout = Layout(backup_bits=0, worker_bits=0, sequence_bits=12)
-    first, second = tmp_path / "first", tmp_path / "second"
-    paused = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(first), "1", spec)
-    heir = None
-    try:
-        eventually(lambda: len(ids_in(first)) > 1000)
-        paused.send_signal(signal.SIGSTOP)
-        stopped_at = len(ids_in(first))
-        eventually(lambda: not snowredis.WorkerPool(own_server.url, name).workers())
-        heir = start("tests.snowflake.generator.programs.writer", own_server.url, name, str(second), "1", spec)
-        eventually(lambda: len(ids_in(second)) > 1000)
-        paused.send_signal(signal.SIGCONT)
-        time.sleep(0.5)
-        heir.terminate()
-        assert heir.wait(10) == 0
-        # the heir released the worker id, so the first takes it up again
-        eventually(lambda: len(ids_in(first)) > stopped_at + 1000)
-    finally:
-        for process in filter(None, (paused, heir)):
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-            process.communicate(timeout=10)
-    everything = ids_in(first) + ids_in(second)
-    assert len(set(everything)) == len(everything)
-    assert all(0 <= layout.decode(an_id).sequence < 4096 for an_id in everything)
 
 
 def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout(
