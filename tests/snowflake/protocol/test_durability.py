@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +14,9 @@ from snowredis.settings import from_environment
 from snowredis.snowflake.protocol.messages import Created, Granted, Renewed, Settling
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from tests.snowflake.protocol.conftest import really_wait, wall_ms
+from tests.snowflake.protocol.conftest import wall_ms
 from tests.support.holder import Holder, create, fresh_hex
-from tests.support.servers import RedisServer, redis_server, replicated
-from tests.support.waiting import eventually
+from tests.support.servers import RedisServer, redis_server
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 CONFIG = PoolConfig(name="orders", layout=LAYOUT, ttl_ms=5_000)
@@ -108,35 +106,6 @@ def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: 
     answer = open_holder(own_server, config).settling()
     assert answer.floor_ms == answer.redis_ms + config.floor_ms
     assert holder.ask_renew().adopted
-
-
-# --- a failover that the address does not show -----------------------------------------------------
-
-
-def test_a_replica_promoted_behind_a_fixed_address_repeats_nothing(tmp_path: Path) -> None:
-    """It has run for longer than a floor and missed the newest claim; failover_slack is not set."""
-    settings: Any = {"pool": "orders", "layout": LAYOUT, "ttl": 0.5}
-    address = tmp_path / "redis"
-    with replicated(tmp_path) as (master, replica):
-        address.symlink_to(master.socket)
-        created(master, PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
-        eventually(lambda: replica.client().exists(pool_keys("orders")[0]), "the pool is there, too")
-        # INFO's uptime in whole seconds: two of them prove one
-        really_wait(2_100)
-        replica.client().replicaof("NO", "ONE")
-        url = f"unix://{address}"
-        with snowredis.connect(url, **settings) as lost, snowredis.connect(url, **settings) as heir:
-            before = {lost.next_id()}
-            old = lost.lease
-            master.kill()
-            address.unlink()
-            address.symlink_to(replica.socket)
-            heir.claim()
-            new = heir.lease
-            assert old is not None
-            assert new is not None
-            assert new.worker != old.worker or min(new.opens) >= old.until
-            assert heir.next_id() not in before
 
 
 # --- constants of the pool -------------------------------------------------------------------------
