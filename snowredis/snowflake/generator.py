@@ -154,7 +154,7 @@ class SnowflakeGenerator(FastPath):
     @property
     def counts(self) -> Counts:
         """Counters of this generator: waits, clock-backs, renewals."""
-        return self._lease_manager.counts
+        return self._context.counts
 
     @property
     def ids_made(self) -> int:

@@ -60,7 +60,7 @@ class Conversation:
                     self._refuse_second(lock)
                     try:
                         self.busy = lock
-                        return talk(*args, **named)
+                        talked = talk(*args, **named)
                     finally:
                         # a child that was forked in between has another lock, which may be in use already
                         if self.busy is lock:
@@ -70,6 +70,7 @@ class Conversation:
                             finally:
                                 self.busy = None
                             EXIT.run_postponed()
+                    return talked
                 if lock is self.lock:
                     reason = f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s"
                     raise StoreUnavailable(self._where, reason)

@@ -41,7 +41,7 @@ class LeaseManager:
     def __init__(
         self, store: messages.Store, context: Context, label: str, random_bytes: Callable[[int], bytes]
     ) -> None:
-        self.store, self.counts = store, context.counts
+        self.store = store
         self._context, self._clock, self._guard = context, context.clock, context.guard
         self._label, self._random_bytes = label, random_bytes
         # random, for people who look at the pool; a forked child has another
@@ -64,7 +64,7 @@ class LeaseManager:
         self._name = ""
         self.slot.after_fork()
         self.conversation.after_fork()
-        self.counts.reset()
+        self._context.counts.reset()
         self.store.after_fork()
 
     def send_claim(self, now: bool, instead_of: int, gives_up: bool) -> Claimed:
@@ -114,13 +114,11 @@ class LeaseManager:
                 if not self._guard.forked_since(generation):
                     self._note_reply(granted=False)
                     self._refused(replaced, error)
-                    self.counts.claims_refused["mismatch"] += 1
                     raise
                 return Claimed()
             except StoreUnavailable as error:
                 error.is_unsent = is_unsent = is_unsent and error.is_unsent
                 if is_last or not error.retry or serial < self.slot.oldest:
-                    self.counts.claims_refused["unavailable"] += 1
                     if is_unsent and not is_repeated and serial >= self.slot.oldest:
                         # Redis saw nothing of this claim, so there is nothing to release if this process ends
                         self.slot.set_asked("", "", serial)
@@ -136,16 +134,16 @@ class LeaseManager:
         if isinstance(reply, messages.Settling):
             return Claimed(settling_ms=max(1, reply.wait_ms))
         if isinstance(reply, messages.PoolFull):
-            self.counts.claims_refused["full"] += gives_up
+            self._context.counts.claims_refused["full"] += gives_up
             raise PoolExhausted(self.store.config.name, self.store.config.layout.workers, reply.wait_ms)
         if not isinstance(reply, messages.Granted):
-            self.counts.claims_refused["clock"] += 1
+            self._context.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
         clocks_s = self.view.note_renewed()
         fresh = HeldLease.granted(reply.terms, self.store.config, token, serial, generation)._replace(clocks_s=clocks_s)
         self.lost_worker = None
         is_held = self.slot.hold(fresh, messages.NO_STATS, fresh=True)
-        self.counts.claims += 1
+        self._context.counts.claims += 1
         self.view.log_alarm(reply)
         return Claimed(replaced=replaced, granted=fresh, void=not is_held)
 
@@ -154,15 +152,6 @@ class LeaseManager:
         self.slot.set_asked("", "")
         if not granted:
             self.slot.clear_record()
-
-    def prepare(self) -> None:
-        """Let the store learn what a claim needs, in a conversation. Raises LayoutMismatch, StoreUnavailable."""
-        try:
-            self.store.prepare()
-        except (LayoutMismatch, StoreUnavailable) as error:
-            reason = "mismatch" if isinstance(error, LayoutMismatch) else "unavailable"
-            self.counts.claims_refused[reason] += 1
-            raise
 
     def _owner(self, *, taken_ms: int = 0, refused: str = "") -> str:
         """Return the text that names this process and this generator in Redis, for people."""
@@ -223,7 +212,7 @@ class LeaseManager:
             self._refused(held, error)
             raise
         except SnowredisError:
-            self.counts.renewals_failed += 1
+            self._context.counts.renewals_failed += 1
             raise
         if isinstance(reply, messages.Lost):
             if not reply.keeps_lane:
@@ -234,8 +223,8 @@ class LeaseManager:
             self.view.log_alarm(reply)
             return False
         clocks_s = self.view.note_renewed()
-        self.counts.renewals += 1
-        self.counts.heartbeat_s += clocks_s[1] - sent_s
+        self._context.counts.renewals += 1
+        self._context.counts.heartbeat_s += clocks_s[1] - sent_s
         self.slot.hold(held.renewed(reply.terms, self.store.config.layout)._replace(clocks_s=clocks_s), stats)
         self.view.log_alarm(reply)
         if reply.adopted:
@@ -255,7 +244,7 @@ class LeaseManager:
         """Remove *held*, which the store does not have any more, for the *reason* that the log shows."""
         self.slot.remove(held)
         self.slot.clear_record()
-        self.counts.leases_lost += 1
+        self._context.counts.leases_lost += 1
         self.lost_worker = held.lease.worker
         log.warning("pool %s: lost worker id %d: %s", self.store.config.name, held.lease.worker, reason)
 

@@ -59,7 +59,7 @@ class LeaseLifecycle:
             raise refusal
         try:
             # this comes first: ids contain the number of the pool. A process that does not know it takes nothing over
-            conversation.run(self._leases.prepare)
+            conversation.run(self._leases.store.prepare)
             try:
                 try:
                     claimed = conversation.run(self._leases.send_claim, now, instead_of, gives_up)
@@ -71,12 +71,16 @@ class LeaseLifecycle:
                 if not error.retry or not conversation.run(self._take_over):
                     self._explain(error)
                     raise
+                self._context.counts.claims_refused["unavailable"] += 1
                 self.pace.failed(Asked.RENEWAL, error, self._clock.monotonic())
                 return Claimed()
             self.pace.succeeded(Asked.RENEWAL)
             self.pace.succeeded(Asked.SETTINGS)
         except errors.SnowredisError as error:
+            if isinstance(error, errors.StoreUnavailable):
+                self._context.counts.claims_refused["unavailable"] += 1
             if isinstance(error, errors.LayoutMismatch):
+                self._context.counts.claims_refused["mismatch"] += 1
                 self.pace.failed(Asked.SETTINGS, error, self._clock.monotonic())
                 self.renewals.seal_if_lost()
             self.renewals.check_clocks()
@@ -92,7 +96,7 @@ class LeaseLifecycle:
             self._leases.release(old, opened, self.renewals.stats())
         if fresh is not None:
             # a clock-back under another lease is no event of this one
-            self.renewals.clock_backs_before = sum(self._leases.counts.clock_backs.values())
+            self.renewals.clock_backs_before = sum(self._context.counts.clock_backs.values())
             if not claimed.void:
                 log.info("pool %s: claimed worker id %d", self._pool, fresh.lease.worker)
         if self._leases.held is not None:

@@ -167,7 +167,7 @@ class Renewals:
         since_s, before = self._last_rate
         rate = int((made - before) / (now_s - since_s)) if now_s > since_s else 0
         self._last_rate = (now_s, made)
-        clock_backs = sum(self._leases.counts.clock_backs.values()) - self.clock_backs_before
+        clock_backs = sum(self._context.counts.clock_backs.values()) - self.clock_backs_before
         return WorkerStats(made, max(0, rate), self._leases.view.offset_ms, namespace, clock_backs)
 
     def seal_if_lost(self) -> None:

@@ -213,7 +213,6 @@ def test_a_lease_is_taken_over_if_redis_goes_away_after_it_said_that_the_pool_is
         raise refusals.pop(0)
 
     monkeypatch.setattr(ids._lease_manager, "send_claim", refuse)
-    monkeypatch.setattr(ids._lease_manager, "prepare", lambda: None)
     monkeypatch.setattr(ids._lease_manager.dead_processes, "release", lambda *_, **__: 1)
     an_id = ids.next_id()
     failure = ids.renewal_failure
