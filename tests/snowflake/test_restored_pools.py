@@ -54,19 +54,6 @@ def test_a_person_who_creates_a_pool_after_a_loss_says_that_no_process_could_mak
     assert heir.outage_ms > heir.until_ms
 
 
-def test_a_process_of_before_is_not_hidden_by_a_person_who_creates_the_pool_after_a_loss(
-    own_server: RedisServer,
-) -> None:
-    """It is another pool: what the process has is not behind the floors."""
-    store = store_at(own_server)
-    create(store, wall_ms())
-    living = Holder(store, wall_ms).claim()
-    own_server.restart()
-    create(store, wall_ms())
-    assert living.ask_renew().alarm is not None
-    assert isinstance(Holder(store, wall_ms).ask_claim(), Settling)
-
-
 def test_after_delete_a_crash_brings_the_pool_not_back(kept: RedisServer) -> None:
     create(store_at(kept), wall_ms())
     holder = Holder(store_at(kept), wall_ms).claim()
