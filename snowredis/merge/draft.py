@@ -301,12 +301,12 @@ class Case:
 
     def elsewhere(self) -> Guess | None:
         """Judge a column that is called as an id, of a table that does not have all of its numbers, or of none."""
-        evidence = self.evidence
-        for name in evidence.tables:
-            is_other = name != self.table.name and name not in self.tables.fixed
-            if self.size and is_other and evidence.is_named_after(self.name, name):
-                ids = (its for where, its in evidence.ids.items() if where[0] == name and where[1] != ROWID)
-                share = max((share_of(self.sets, its) for its in ids), default=0.0)
+        evidence, stays = self.evidence, {self.table.name, *self.tables.fixed}
+        for name in (name for name in evidence.tables if self.size and name not in stays):
+            ids = [where for where in evidence.ids if where[0] == name and where[1] != ROWID]
+            share = max((share_of(self.sets, evidence.ids[where]) for where in ids), default=0.0)
+            is_of_it = evidence.is_named_after(self.name, name)
+            if is_of_it or (self.is_key and share >= 0.5 and self.name in (column for _, column in ids)):
                 is_empty = not any(sample.rows for sample in evidence.samples[name])
                 word = "ask" if share >= 0.2 or is_empty else "keep"
                 return Guess(word, f"named like an id of {name}, and {share:.0%} of its values are there")

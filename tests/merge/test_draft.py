@@ -505,6 +505,21 @@ def test_a_column_that_is_named_after_a_table_is_never_kept_in_silence(
     assert f"team_id: named like an id of {prefix}teams, and " in text
 
 
+def test_a_column_that_is_called_as_the_key_of_a_table_is_asked_about_though_some_rows_are_gone(
+    two: Two, offline: Cli
+) -> None:
+    tables = "CREATE TABLE users (uid INTEGER PRIMARY KEY, name TEXT);CREATE TABLE t (s TEXT, uid INTEGER)"
+    rows = {
+        s: ";".join(
+            f"INSERT INTO users VALUES ({i}, '{s}{i}');INSERT INTO t VALUES ('{s}{i}', {i + 9})" for i in range(1, 61)
+        )
+        for s in "AB"
+    }
+    text = offline("merge", "draft", *two("sqlite", tables, rows["A"], rows["B"])).out.split("[t]")[1]
+    assert asked(text) == ["uid"]
+    assert "uid: named like an id of users, and 85% of its values are there" in text
+
+
 def test_a_column_that_is_called_as_a_table_is_asked_about_even_if_it_has_few_values(draft: Callable[..., str]) -> None:
     text = draft("s TEXT, people INTEGER, speed INTEGER", lambda s: (f"'{s}{i}', {i * 8}, {i * 8}" for i in (1, 3, 5)))
     assert asked(text) == ["people"]
