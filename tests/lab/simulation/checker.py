@@ -344,7 +344,10 @@ class Checker:
             taken = bool(held.taken_ms) and claim.ends is not None
             if not taken and not any(end > before for end, before in zip(until, claim.until, strict=True)):
                 return
-            claim.ends = None if taken else claim.ends
+            if taken:
+                # a clone of it did release what it tried to: the heir has what was recorded
+                recorded = tuple(map(min, until, (first_ms(layout, tick) for tick in ends)))
+                claim.ends = recorded if claim.cloned_until else None
             if until[0] > claim.until[0]:
                 # renewed after all: what a clone of the holder tried to release, it did not
                 claim.ends = None
