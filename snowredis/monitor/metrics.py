@@ -104,7 +104,7 @@ PROCESS = _metrics("snowredis_", ("pool",), (
      {"label": "step", "values": tuple(CLOCK_BACK_STEPS)}),
     ("claims_total", "{claim}", "counts.claims", "worker ids leased"),
     ("claims_refused_total", "{claim}", "counts.claims_refused",
-     "claims that gave up: pool full, other settings, clock too far off; and each one that Redis did not answer",
+     "claims that gave up: pool full, other settings, clock too far off; and each one that raised StoreUnavailable",
      {"label": "reason", "values": CLAIM_REFUSALS}),
     ("renewals_total", "{renewal}", "counts.renewals", "successful heartbeats"),
     ("heartbeat_seconds_total", "s", "counts.heartbeat_s", "round trips of successful heartbeats"),

@@ -46,7 +46,7 @@ class Counts:
         clock_backs: how often the clock went back, for each of CLOCK_BACK_STEPS.
         claims: worker ids that were claimed.
         renewals, renewals_failed: renewals with a reply, and without one.
-        claims_refused: claims that gave up, for each of CLAIM_REFUSALS; of unavailable, all without a reply.
+        claims_refused: claims that gave up, for each of CLAIM_REFUSALS; of unavailable, each StoreUnavailable.
         leases_lost: leases that a renewal or a claim found to be lost.
         heartbeat_s: round trips of the renewals with a reply, in all.
     """
