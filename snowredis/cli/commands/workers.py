@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, open_known_pool, open_pool, settings
 from snowredis.cli.output import printable, show, show_conditions, show_status
-
-if TYPE_CHECKING:
-    from snowredis.monitor.conditions import Status
-    from snowredis.monitor.pool import Snapshot
 
 # --- workers ------------------------------------------------------------------------------------
 
@@ -31,16 +26,11 @@ def _workers(args: argparse.Namespace) -> None:
 
     with open_known_pool(args) as pool:
         snapshot = pool.snapshot()
-        status = status_of(snapshot)
-        if args.json:
-            show(Reading(status, snapshot), "", as_json=True)
-        else:
-            _show_workers(snapshot, status, pool.where)
-
-
-def _show_workers(snapshot: Snapshot, status: Status, where: str) -> None:
-    info = snapshot.info
-    print(f"pool {info.name} at {printable(where)}: {info.used:,} of {info.capacity:,} worker ids are leased")
+    status, info = status_of(snapshot), snapshot.info
+    if args.json:
+        show(Reading(status, snapshot), "", as_json=True)
+        return
+    print(f"pool {info.name} at {printable(pool.where)}: {info.used:,} of {info.capacity:,} worker ids are leased")
     show_status(status)
     if snapshot.leases:
         show([*snapshot.living, *snapshot.ended[:MOST_ENDED]], _COLUMNS, now_ms=info.now_ms)
