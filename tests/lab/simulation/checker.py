@@ -244,8 +244,8 @@ class Checker:
             return
         request = request_of(script, args)
         granted = process.granted.get((request["token"], request["worker"]))
-        if granted is None:
-            # a dead process had this lease
+        if granted is None or request["token"] in self._shared_tokens:
+            # a dead process had this lease, which may be a copy of this one
             return
         ends = self._ends(process, request["until_ms"], request["outage_ms"])
         self._compare_with(process, granted, request.get("lanes_ms", granted.opens), ends, f"{script} request")
