@@ -337,7 +337,7 @@ class Simulation:
         floor_us = longest_us + self.lead_us + self.skew_us + self.slack_us
         # whoever comes waits out a floor where losses go unnoticed, after the end of a lease in a full pool. A lease
         # of a Redis clock that was ahead lasts for so long after that
-        floors = 1 + (config.durability == "none") + ("boot_ahead" in self.classes)
+        floors = 1 + (config.durability == "none") + bool({"ahead", "boot_ahead"} & set(self.classes))
         reach_us = floors * floor_us + self.skew_us + 2000 * config.layout.tick_ms
         rest_us = self.heal_us + reach_us + PATIENCE_US
         # what comes after an end has as long as what comes after everything healed
