@@ -253,7 +253,7 @@ class Case:
             return Guess("ask", f"ids of {staying[0]}, which stay, or of {best}, which move?")
         guess = self._like(best, is_strong=best.fills and not staying)
         # a table of a few rows is never filled
-        is_of_few = best.near == 3 and self.name.lower().endswith("id") and best.reach > 0.5
+        is_of_few = self.evidence.is_named_after(self.name, best.where[0]) and best.reach > 0.5
         is_sure = best.fills or self.is_key or is_of_few
         if guess.rule == "flake" or (is_sure and (guess.rule == "id" or best.near)):
             return guess

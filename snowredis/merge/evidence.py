@@ -250,11 +250,10 @@ class Evidence:
 
     def counted_by(self, table: Table, column: str) -> Where | None:
         """Return whose next numbers a column has: in the only row of its table, or in rows that name the other one."""
-        samples = self.samples[table.name]
-        if any(sample.count > _COUNTERS for sample in samples):
+        both, clean = self.samples[table.name], re.compile("[^a-z]").sub
+        if any(sample.count > _COUNTERS for sample in both):
             return None
-        letters = re.compile("[^a-z]")
-        rows = [[(letters.sub("", repr(row).lower()), row[each.at[column]]) for row in each.rows] for each in samples]
+        rows = [[(clean("", "".join(map(str, row)).lower()), row[one.at[column]]) for row in one.rows] for one in both]
         for where, ids in self.ids.items():
             name = stem(self.called[where[0]])
             tops = [[top for text, top in side if not side[1:] or (len(name) > 2 and name in text)] for side in rows]

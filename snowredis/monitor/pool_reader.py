@@ -31,7 +31,6 @@ _WORKER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
 _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "mismatch", "over")
-
 _POOL_NUMBERS = ("end", "start", "lost_at", "created", "swept", "is_new", "version", "peak", "records", *POOL_COUNTERS)
 
 

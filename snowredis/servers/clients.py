@@ -145,14 +145,16 @@ class OwnClient(NamedTuple):
 
     @property
     def failover_slack_ms(self) -> int:
-        """How long a deposed master may go on answering there."""
-        # a client of a Cluster would connect
-        pool = None if is_cluster(self.client) else getattr(self.client, "connection_pool", None)
-        return FAILOVER_SLACK_MS if is_cluster(self.client) or isinstance(pool, SentinelConnectionPool) else 0
+        """Time for which a deposed master may go on answering there."""
+        if is_cluster(self.client):
+            # asked for its pool, it would connect
+            return FAILOVER_SLACK_MS
+        pool = getattr(self.client, "connection_pool", None)
+        return FAILOVER_SLACK_MS if isinstance(pool, SentinelConnectionPool) else 0
 
     @property
     def locator(self) -> str:
-        """What tells the server from all others that processes here reach; empty if that is unknown.
+        """Text that tells the server from all others that processes here reach; empty if that is unknown.
 
         A path may be relative to the directory of this process, and a proxy may choose the server by the user.
         """
