@@ -33,11 +33,10 @@ class Deletion:
 
 
 class WorkerPool(PoolMonitor):
-    """A pool in a Redis, or in memory: what is seen of it, and what changes it.
+    """A pool in a Redis: what is seen of it, and what changes it.
 
     Args:
-        url: as connect() takes it: a URL, a redis-py client, or a pool of snowredis.testing, of which whois() knows
-            nothing.
+        url: a URL or a redis-py client, as connect() takes it.
         name: the pool's name.
 
     Every method blocks for a few round trips and raises StoreUnavailable and its subclasses.
@@ -55,9 +54,7 @@ class WorkerPool(PoolMonitor):
         Raises:
             LayoutMismatch: it exists with other settings.
         """
-        store = PoolAdministration(self._server, config) if self._server else self._memory.memory_store(config)
-        reply = store.ask(CreateRequest(Seen(), now_ms()))
-        return isinstance(reply, Created)
+        return isinstance(PoolAdministration(self.server, config).ask(CreateRequest(Seen(), now_ms())), Created)
 
     def delete(self, *, force: bool = False) -> Deletion:
         """Give the pool the earliest end. A pool of this name that is created later starts there, with any settings.

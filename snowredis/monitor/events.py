@@ -162,15 +162,3 @@ def field_of(entry: Entry, name: str) -> str:
     """Return a field of *entry*, which parse_event() would take longer for; "" if there is none."""
     fields = entry[1] or {}
     return text_of(fields.get(name.encode()) or fields.get(name) or b"")
-
-
-def read_memory(pool: Any, name: str, *, newest: int | None = None, since: str | None = None) -> list[Entry]:
-    """Return the entries of a pool of snowredis.testing as read_entries() does."""
-
-    def place(event_id: str) -> tuple[int, ...]:
-        # a time alone comes before the events of its ms
-        return tuple(map(int, event_id.split("-")))
-
-    store = pool._stores.get(name)
-    entries = [entry for entry in list(store._entries) if place(entry[0]) > place(since or "0")] if store else []
-    return entries if newest is None else entries[max(0, len(entries) - newest) :]

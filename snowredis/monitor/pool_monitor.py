@@ -22,11 +22,11 @@ from snowredis.monitor.conditions import PlanAnswer, Status, answers, status_of,
 from snowredis.monitor.events import Entry, Event, field_of, parse_all
 from snowredis.monitor.lease import Lease, parse_owner
 from snowredis.monitor.pool import SHOWN_MS, PoolInfo, Snapshot, stored_int
-from snowredis.monitor.pool_reader import MemoryPoolReader, PoolReader, RedisPoolReader, list_pools
+from snowredis.monitor.pool_reader import PoolReader, list_pools
 from snowredis.process.clock import now_ms
 from snowredis.servers.clients import OwnClient, close_client, open_client
 from snowredis.servers.scripts import text_of
-from snowredis.settings import MEMORY_POOL, SETTINGS, check, is_in_memory, required_pool, url_to_read
+from snowredis.settings import SETTINGS, check, required_pool, url_to_read
 from snowredis.snowflake.protocol.messages import LossReason
 from snowredis.snowflake.protocol.record import EventKind
 
@@ -72,12 +72,14 @@ class Reading:
 
 
 class PoolMonitor:
-    """A pool in a Redis, or in memory, as others see it. Changes nothing.
+    """A pool in a Redis, as others see it. Changes nothing.
 
     Args:
-        url: as connect() takes it: a URL, a redis-py client, or a pool of snowredis.testing, of which whois() knows
-            nothing.
+        url: a URL or a redis-py client, as connect() takes it.
         name: the pool's name; by default that of SNOWREDIS_POOL, else of the only pool there.
+
+    Attributes:
+        server, client: the client of the server, and the redis-py client in it.
 
     Every method blocks for a few round trips and raises StoreUnavailable and its subclasses.
     """
@@ -85,9 +87,8 @@ class PoolMonitor:
     def __init__(self, url: Any = None, name: str | None = None) -> None:
         if name is not None or SETTINGS["pool"].variable in os.environ:
             self.name = check("pool", required_pool(name, url))
-        url = url_to_read(url)
-        self._memory: Any = url if is_in_memory(url) else None
-        self._server: OwnClient | None = None if self._memory else open_client(url)
+        self.server: OwnClient = open_client(url_to_read(url))
+        self.client: Any = self.server.client
         self._recent = RecentEvents(self._entries)
         # the last snapshot that was read, and when; since when reading fails
         self._last: Snapshot | None = None
@@ -99,8 +100,6 @@ class PoolMonitor:
     def name(self) -> str:
         """Name of the pool; if none was given, that of the only pool there. Raises ConfigError."""
         names = self.pools()
-        if self._memory:
-            return MEMORY_POOL
         if len(names) == 1:
             return names[0]
         if not names:
@@ -121,33 +120,15 @@ class PoolMonitor:
     @property
     def where(self) -> str:
         """The address of the server, without password."""
-        return "memory" if self._server is None else self._server.where
-
-    @property
-    def server(self) -> OwnClient:
-        """The client of the server. Raises ConfigError for a pool in memory."""
-        if self._server is None:
-            raise ConfigError("this needs a Redis, and the pool is in memory. Nothing was changed.")
-        return self._server
-
-    @property
-    def client(self) -> Any:
-        """The redis-py client of the server. Raises as *server*."""
-        return self.server.client
-
-    def _read(self) -> PoolReader:
-        """Return a reading of the pool. Raises PoolNotFound, and LayoutMismatch for a pool of another format."""
-        if self._server is None:
-            return MemoryPoolReader(self._memory, self.name)
-        return RedisPoolReader(self._server.client, self.name)
+        return self.server.where
 
     def workers(self, *, alive_only: bool = True) -> list[Lease]:
         """Return the leases, ordered by worker id. Raises PoolNotFound, LayoutMismatch."""
-        return self._read().workers(alive_only=alive_only)
+        return PoolReader(self.client, self.name).workers(alive_only=alive_only)
 
     def info(self) -> PoolInfo:
         """Return settings and counters. Raises PoolNotFound, LayoutMismatch."""
-        return self._read().info()
+        return PoolReader(self.client, self.name).info()
 
     def snapshot(self) -> Snapshot:
         """Return the pool, its valid leases, and those that ended without a release, as of one moment.
@@ -159,7 +140,7 @@ class PoolMonitor:
         Raises:
             PoolNotFound, LayoutMismatch.
         """
-        state = self._read().state()
+        state = PoolReader(self.client, self.name).state()
         info = state.info
         # read after the state: what a script wrote meanwhile is among the events, and nothing is in neither. As long as
         # the pool has counted no end but releases, no older event says anything of ends; it may have lost its counts
@@ -212,9 +193,7 @@ class PoolMonitor:
         return parse_all(self._entries(newest=newest, since=since))
 
     def _entries(self, **which: Any) -> list[Entry]:
-        if self._server is None:
-            return events.read_memory(self._memory, self.name, **which)
-        return events.read_entries(self._server.client, self.name, **which)
+        return events.read_entries(self.client, self.name, **which)
 
     def whois(self, an_id: int) -> Whois:
         """Return which process of this pool made *an_id*, as far as it can be known.
@@ -232,16 +211,16 @@ class PoolMonitor:
         # most programs never ask
         from snowredis.monitor.whois import find_makers
 
-        return find_makers(RedisPoolReader(self.client, self.name), ids)
+        return find_makers(PoolReader(self.client, self.name), ids)
 
     def pools(self) -> list[str]:
         """Return the names of all pools on the server. Scans all its keys."""
-        return [] if self._server is None else list_pools(self._server.client)
+        return list_pools(self.client)
 
     def close(self) -> None:
         """Close the connections, except those of a client of the application's that is used as it is."""
-        if self._server is not None and self._server.owned:
-            close_client(self._server.client)
+        if self.server.owned:
+            close_client(self.client)
 
 
 # --- leases that ended without a release -----------------------------------------------------------------

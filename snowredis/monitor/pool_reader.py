@@ -1,15 +1,11 @@
-"""Read a pool on one server. RedisPoolReader does it with plain commands: no script is run and nothing is written.
-
-MemoryPoolReader does the same with a pool of snowredis.testing. Events of both are read by events.py.
-"""
+"""Read a pool with plain commands: no script is run and nothing is written. Its events are read by events.py."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
@@ -19,52 +15,54 @@ from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import text_of, with_format
 from snowredis.signatures import wrong_format
-from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.messages import Alarm
 from snowredis.snowflake.protocol.pool_config import FORMAT, PoolConfig, is_deleted, pool_keys
-from snowredis.snowflake.protocol.record import FloorReason, LeaseRecord
+from snowredis.snowflake.protocol.record import LeaseRecord
 
 # the beginning of a signature
 _FORMAT = with_format(FORMAT, "")
-# a worker id
-_WORKER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
+# the field of a worker id
+_RECORD = re.compile(r"w:(0|[1-9]\d{0,6})", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
 _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "mismatch", "over")
 _POOL_NUMBERS = ("end", "start", "lost_at", "created", "swept", "is_new", "version", "peak", "records", *POOL_COUNTERS)
 
 
-class PoolReader(ABC):
-    """One reading of a pool: its fields as of one moment, and the records that it is asked for.
+class PoolReader:
+    """One reading of the pool *name* in the Redis of *client*: its fields as of one moment, and what is asked for.
 
-    Args:
-        name: of the pool.
-        where: the address of the server, for errors.
-        now_ms: on the clock of the server.
-        texts: fields of the pool, those of _POOL_TEXTS and _POOL_NUMBERS.
-
-    Every method blocks for a few round trips and raises StoreUnavailable.
+    Every method blocks for a few round trips and raises StoreUnavailable. So does the constructor, which also raises
+    PoolNotFound and LayoutMismatch.
     """
 
-    def __init__(self, name: str, where: str, now_ms: int, texts: Mapping[str, str]) -> None:
-        self.name, self.where, self.now_ms, self._texts = name, where, now_ms, texts
+    def __init__(self, client: Any, name: str) -> None:
+        self.client, self.name, self.where = client, name, address(client)
+        self._pool, self._leases, _ = pool_keys(name)
+        fields = (*_POOL_TEXTS, *_POOL_NUMBERS)
+        with translated(self.where):
+            self.now_ms = server_now_ms(client, self._pool)
+            values = client.hmget(self._pool, fields)
+        self._texts = texts = {field: text_of(value or b"") for field, value in zip(fields, values, strict=True)}
         # what a pool that was deleted remembers is for the next one of its name
-        if not any(texts.values()) or is_deleted(texts["over"], texts["end"], now_ms):
+        if not any(texts.values()) or is_deleted(texts["over"], texts["end"], self.now_ms):
             raise PoolNotFound(name)
         # the records of another format would be left out as not valid, and nobody would seem to be alive
         if wrong_format(_FORMAT, texts["signature"]):
             raise LayoutMismatch(name, texts["signature"], _FORMAT)
 
-    @abstractmethod
-    def _rows(self, low: int | None) -> Iterable[tuple[str, str]]:
-        """Return worker id and record of the leases that end after *low*; others may be among them."""
-
-    def _count_alive(self) -> int:
-        return len(self.workers())
-
     def info(self) -> PoolInfo:
         """Return settings and counters of the pool."""
-        return self._info(self._count_alive())
+        with translated(self.where):
+            if self._has_index:
+                return self._info(int(self.client.zcount(self._leases, f"({self.now_ms}", "+inf")))
+        return self._info(len(self.workers()))
+
+    def worker(self, worker: int) -> Lease | None:
+        """Return one worker, alive or not; None if its worker id was never leased."""
+        with translated(self.where):
+            text = self.client.hget(self._pool, f"w:{worker}")
+        return None if text is None else self._parse(worker, text_of(text))
 
     def state(self) -> Snapshot:
         """Return the pool, its valid leases, and those that ended without a release that no script wrote yet."""
@@ -95,10 +93,28 @@ class PoolReader(ABC):
     def _broken(self, reason: str) -> StoreUnavailable:
         return StoreUnavailable(self.where, reason, f"Remove it as `snowredis pool delete {self.name}` says", "broken")
 
+    @functools.cached_property
+    def _has_index(self) -> bool:
+        """True if the index is complete. After a loss it is not, until a claim rebuilds it."""
+        return int(self.client.zcard(self._leases)) == self._number("records")
+
     def _found_after(self, low: int | None) -> dict[int, Lease | None]:
-        """Return the leases of _rows() by worker id; None for a record that no script wrote."""
-        rows = ((int(worker), text) for worker, text in self._rows(low) if _WORKER.fullmatch(worker))
-        return {worker: self._parse(worker, text) for worker, text in rows}
+        """Return the leases that end after *low*, by worker id; None for a record that no script wrote.
+
+        Others may be among them.
+        """
+        records: dict[str | bytes, Any] = {}
+        with translated(self.where):
+            if self._has_index:
+                workers = self.client.zrangebyscore(self._leases, "-inf" if low is None else f"({low}", "+inf")
+                names = [f"w:{text_of(worker)}" for worker in workers]
+                for page in (names[start : start + _PAGE] for start in range(0, len(names), _PAGE)):
+                    records |= zip(page, self.client.hmget(self._pool, page), strict=True)
+            else:
+                # a scan may return a record twice
+                records |= self.client.hscan_iter(self._pool, match="w:*", count=_PAGE)
+        rows = ((_RECORD.fullmatch(text_of(name)), text) for name, text in records.items() if text is not None)
+        return {(worker := int(found[1])): self._parse(worker, text_of(text)) for found, text in rows if found}
 
     def _parse(self, worker: int, text: str) -> Lease | None:
         """Return what the record in *text* shows of a worker id; None if no script wrote it."""
@@ -159,79 +175,6 @@ def _leases(found: Mapping[int, Lease | None]) -> list[Lease]:
     return sorted(lease for lease in found.values() if lease is not None)
 
 
-class RedisPoolReader(PoolReader):
-    """A reading of the pool *name* in the Redis of *client*. Raises PoolNotFound, LayoutMismatch, StoreUnavailable."""
-
-    def __init__(self, client: Any, name: str) -> None:
-        self.client = client
-        self._pool, self._leases, _ = pool_keys(name)
-        fields = (*_POOL_TEXTS, *_POOL_NUMBERS)
-        with translated(address(client)):
-            now_ms = server_now_ms(client, self._pool)
-            values = zip(fields, client.hmget(self._pool, fields), strict=True)
-        texts = {field: text_of(value or b"") for field, value in values}
-        super().__init__(name, address(client), now_ms, texts)
-
-    def _rows(self, low: int | None) -> Iterable[tuple[str, str]]:
-        rows: list[tuple[str, Any]] = []
-        with translated(self.where):
-            if not self._has_index:
-                # a scan may return a record twice
-                found = dict(self.client.hscan_iter(self._pool, match="w:*", count=_PAGE))
-                rows += ((text_of(name).removeprefix("w:"), text) for name, text in found.items())
-            else:
-                workers = list(
-                    map(text_of, self.client.zrangebyscore(self._leases, "-inf" if low is None else f"({low}", "+inf"))
-                )
-                for page in (workers[start : start + _PAGE] for start in range(0, len(workers), _PAGE)):
-                    rows += zip(page, self.client.hmget(self._pool, [f"w:{worker}" for worker in page]), strict=True)
-        return [(worker, text_of(text)) for worker, text in rows if text is not None]
-
-    def _count_alive(self) -> int:
-        with translated(self.where):
-            if self._has_index:
-                return int(self.client.zcount(self._leases, f"({self.now_ms}", "+inf"))
-        return super()._count_alive()
-
-    def worker(self, worker: int) -> Lease | None:
-        """Return one worker, alive or not; None if its worker id was never leased."""
-        with translated(self.where):
-            text = self.client.hget(self._pool, f"w:{worker}")
-        return None if text is None else self._parse(worker, text_of(text))
-
-    @functools.cached_property
-    def _has_index(self) -> bool:
-        """True if the index is complete. After a loss it is not, until a claim rebuilds it."""
-        return int(self.client.zcard(self._leases)) == self._number("records")
-
-
-class MemoryPoolReader(PoolReader):
-    """A reading of the pool *name* of *pool*, a MemoryPool of snowredis.testing. Raises PoolNotFound."""
-
-    def __init__(self, pool: Any, name: str) -> None:
-        store: MemoryStore | None = pool._stores.get(name)
-        if store is None:
-            raise PoolNotFound(name)
-        self._records_in_memory, now_ms = dict(store._records), store._server_time_ms()
-        texts = dict.fromkeys((*_POOL_TEXTS, *_POOL_NUMBERS), "")
-        texts |= {counter: str(store._counts[counter]) for counter in POOL_COUNTERS}
-        texts |= {
-            "signature": store.config.signature,
-            "incarnation": store._incarnation,
-            "floor_reason": FloorReason.NO_POOL,
-            "lost_at": "0",
-            "is_new": "1",
-            "version": str(store._version),
-            "swept": str(store._swept_ms),
-            # it is not counted
-            "peak": "0",
-        }
-        super().__init__(name, "memory", now_ms, texts)
-
-    def _rows(self, low: int | None) -> Iterable[tuple[str, str]]:
-        return [(str(worker), record.pack()) for worker, record in self._records_in_memory.items()]
-
-
 def list_pools(client: Any) -> list[str]:
     """Return the names of all pools in this Redis. Scans all its keys: too slow to be repeated often."""
     names = set(names_of_keys(client, pool_keys("*")[0])) - {""}
@@ -250,7 +193,7 @@ def _was_deleted(client: Any, name: str) -> bool:
     """Return true if the pool was deleted, and only its end is known; false for a key of another type."""
     try:
         with contextlib.suppress(StoreUnavailable, LayoutMismatch):
-            RedisPoolReader(client, name)
+            PoolReader(client, name)
     except PoolNotFound:
         return True
     return False

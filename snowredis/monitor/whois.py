@@ -18,7 +18,7 @@ from snowredis.errors import InvalidId
 from snowredis.monitor.events import Event, parse_all, read_entries
 from snowredis.monitor.lease import Lease, State
 from snowredis.monitor.pool import PoolInfo
-from snowredis.monitor.pool_reader import RedisPoolReader
+from snowredis.monitor.pool_reader import PoolReader
 from snowredis.snowflake.protocol.record import EventKind, FloorReason
 
 # events that end a lease -> its state after them
@@ -62,7 +62,7 @@ class History:
     records: Mapping[int, Lease] = field(default_factory=dict)
 
 
-def read_history(reader: RedisPoolReader, info: PoolInfo, workers: Sequence[int]) -> History:
+def read_history(reader: PoolReader, info: PoolInfo, workers: Sequence[int]) -> History:
     """Read the history of the pool of *info*, with the records of *workers*.
 
     Blocks for about 25 ms for each 1,000 events. Raises StoreUnavailable.
@@ -73,7 +73,7 @@ def read_history(reader: RedisPoolReader, info: PoolInfo, workers: Sequence[int]
     return History(info, events, records)
 
 
-def find_makers(reader: RedisPoolReader, ids: Sequence[int]) -> list[Whois]:
+def find_makers(reader: PoolReader, ids: Sequence[int]) -> list[Whois]:
     """Return which process made each distinct id, in order.
 
     Blocks:

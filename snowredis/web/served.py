@@ -29,7 +29,7 @@ from snowredis.monitor.pool import Refusal, Snapshot
 from snowredis.process.clock import now_ms
 from snowredis.process.coroutines import OneThread, in_thread
 from snowredis.process.log import log
-from snowredis.settings import KIND, is_embedded, is_in_memory
+from snowredis.settings import KIND, is_embedded
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.upkeep.pace import AGAIN_S
 from snowredis.web.messages import HttpProblem, json_bytes, problem_of, seconds
@@ -162,7 +162,7 @@ class ServedPool:
     Args:
         url, options: as connect() takes them; settings that are not given are those of the existing pool.
         wait_s: how long make_ids() waits.
-        create: whether a pool that does not exist is created; embedded servers and pools in memory always are.
+        create: whether a pool that does not exist is created; that of an embedded server always is.
 
     Attributes:
         answers: what monitor() has read for lookups.
@@ -173,7 +173,7 @@ class ServedPool:
     def __init__(self, url: Any, name: str, options: dict[str, Any], wait_s: float, create: bool) -> None:
         self.name = name
         self._url, self._options, self._wait_s = url, options, wait_s
-        self._create = create or is_embedded(url) or is_in_memory(url)
+        self._create = create or is_embedded(url)
         self._monitor: ServedMonitor | None = None
         self._ids: SnowflakeGenerator | None = None
         # why the settings of the pool are not known; since when Redis refuses claims

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of monitoring: a manual clock, a pool in memory, and names of processes."""
+"""Fixtures of the tests of monitoring: a test clock and a pool on it, and names of processes."""
 
 import contextlib
 import time
@@ -10,8 +10,9 @@ import pytest
 from snowredis.process.names import owner_text
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.testing import ManualClock
 from snowredis.worker_pool import WorkerPool
+from tests.support.fake_pool import FakePool
 from tests.support.holder import Holder
 from tests.support.servers import RedisServer
 
@@ -25,8 +26,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def memory(clock: ManualClock) -> MemoryPool:
-    return memory_pool(clock=clock)
+def fake(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> FakePool:
+    return FakePool(monkeypatch, clock)
 
 
 @pytest.fixture

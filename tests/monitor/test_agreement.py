@@ -7,16 +7,13 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
-import fakeredis
 import pytest
 
 import snowredis
 from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout
-from snowredis.embedded import install_info
 from snowredis.errors import ClockSkewed, StoreUnavailable
 from snowredis.monitor.conditions import answers, silent_together, status_of
 from snowredis.monitor.doctor import diagnose
@@ -29,10 +26,11 @@ from snowredis.snowflake.protocol.messages import ids_until_ms
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import EventKind, LeaseRecord
 from snowredis.snowflake.protocol.redis_store import RedisStore
-from snowredis.testing import ManualClock, MemoryPool
+from snowredis.testing import ManualClock, memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.monitor.conftest import Scripted
 from tests.monitor.test_status import FLEET, HOUR_MS, NOW_MS, TTL_MS, expired, info
+from tests.support.fake_pool import FakePool
 from tests.support.holder import create
 from tests.support.pools import new_pool
 from tests.support.records import change_record
@@ -47,27 +45,23 @@ LAYOUT_OF_TWO = Layout(timestamp_bits=41, backup_bits=2, worker_bits=1, sequence
 # --- until when it makes ids -----------------------------------------------------------------------
 
 
-def test_the_end_of_the_layout_is_the_end_of_ids(clock: ManualClock, memory: MemoryPool) -> None:
+def test_the_end_of_the_layout_is_the_end_of_ids(clock: ManualClock, fake: FakePool) -> None:
     layout = snowredis.Layout(timestamp_bits=30, sequence_bits=10, epoch_ms=clock.server_time_ms() - (1 << 30) + 9_000)
-    ids = memory.connect(layout=layout)
+    ids = fake.connect(layout=layout)
     ids.next_id()
     assert ids.lasts_until_ms == layout.end_ms
-    (seen,) = WorkerPool(memory, "test").workers()
+    (seen,) = fake.view.workers()
     assert seen.ids_until_ms == layout.end_ms
 
 
-class Watched:
+class Watched(FakePool):
     """A generator on the scripts, on a test clock; its Redis can be away from it, and is there for those who look."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> None:
-        install_info()
-        self.clock, self.client, self.away = ManualClock(), fakeredis.FakeRedis(), False
-        # what the command TIME reads
-        right = SimpleNamespace(time=lambda: self.clock.server_time_ms() / 1000)
-        monkeypatch.setattr("fakeredis.commands_mixins.server_mixin.time", right)
+        super().__init__(monkeypatch)
+        self.away = False
         constants = {"ttl_ms": TTL_MS, "outage_reserve_ms": RESERVE_MS} | settings
-        self.config = PoolConfig(name="watched", layout=LAYOUT_OF_TWO, **constants)
-        self.view = WorkerPool(self.client, "watched")
+        self.config = PoolConfig(name="test", layout=LAYOUT_OF_TWO, **constants)
         self.store = RedisStore(self.client, self.config)
         self.ids = self.generator()
 
@@ -77,7 +71,7 @@ class Watched:
 
         def or_refuse(*args: Any) -> Any:
             if self.away:
-                raise StoreUnavailable("watched", "it is away")
+                raise StoreUnavailable("test", "it is away")
             return run(*args)
 
         store.run = or_refuse
@@ -108,7 +102,7 @@ class Watched:
         held = ids._lease_manager.held
         if held is None:
             return said | {"view": snapshot.lanes_until_ms}
-        text = self.client.hget(pool_keys("watched")[0], f"w:{held.lease.worker}")
+        text = self.client.hget(pool_keys("test")[0], f"w:{held.lease.worker}")
         record = LeaseRecord.parse(text.decode())
         assert record is not None
         lane = (0, parse_owner(record.owner).lane_until_ms)
@@ -249,16 +243,16 @@ def test_generator_record_event_and_view_say_the_same(
     ("ahead_ms", "makes"), [(-3_600_000, True), (-10_000, True), (10_000, True), (3_600_000, False)]
 )
 def test_a_worker_whose_clock_is_an_hour_ahead_is_not_healthy_and_says_so(
-    clock: ManualClock, memory: MemoryPool, caplog: pytest.LogCaptureFixture, ahead_ms: int, makes: bool
+    clock: ManualClock, fake: FakePool, caplog: pytest.LogCaptureFixture, ahead_ms: int, makes: bool
 ) -> None:
-    first = memory.connect(label="right")
+    first = fake.connect(label="right")
     first.next_id()
     # the pool is older than the hour
     clock.advance(3_600_000)
     first._beat()
     skewed = ManualClock(clock.server_time_ms())
     skewed.step(ahead_ms)
-    ids = snowredis.connect(memory, pool="test", label="skewed", clock=skewed)
+    ids = fake.connect(label="skewed", clock=skewed)
     with caplog.at_level(logging.ERROR, "snowredis"):
         for _ in range(3):
             skewed.advance(1_000)
@@ -269,7 +263,7 @@ def test_a_worker_whose_clock_is_an_hour_ahead_is_not_healthy_and_says_so(
                 with pytest.raises(ClockSkewed):
                     ids.next_id()
             ids._beat()
-    seen = WorkerPool(memory, "test")
+    seen = fake.view
     (state,) = [each.state for each in seen.workers() if each.label == "skewed"]
     assert (state, ids.ready) == ("alive" if makes else "no-ids", makes)
     codes = [condition.code for condition in status_of(seen.snapshot()).conditions if condition.level == "critical"]
@@ -278,19 +272,19 @@ def test_a_worker_whose_clock_is_an_hour_ahead_is_not_healthy_and_says_so(
     assert len([record for record in caplog.records if "no ids: the clock" in record.getMessage()]) == (not makes)
 
 
-def test_a_worker_whose_last_call_was_refused_makes_no_ids(clock: ManualClock, memory: MemoryPool) -> None:
-    ids = memory.connect(clock_policy="wait", max_wait_ms=0)
+def test_a_worker_whose_last_call_was_refused_makes_no_ids(clock: ManualClock, fake: FakePool) -> None:
+    ids = fake.connect(clock_policy="wait", max_wait_ms=0)
     ids.next_id()
     clock.step(-100_000)
     with pytest.raises(snowredis.ClockMovedBack):
         ids.next_id()
     ids._beat()
-    (seen,) = WorkerPool(memory, "test").workers()
+    (seen,) = fake.view.workers()
     assert (seen.state, seen.owner.refused) == ("no-ids", "ClockMovedBack")
     clock.step(100_001)
     ids.next_id()
     ids._beat()
-    assert WorkerPool(memory, "test").workers()[0].state == "alive"
+    assert fake.view.workers()[0].state == "alive"
 
 
 def test_a_worker_that_had_no_ids_in_an_outage_has_them_with_the_first_reply(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +302,8 @@ def test_a_worker_that_had_no_ids_in_an_outage_has_them_with_the_first_reply(mon
     it.ids.close()
 
 
-def test_a_reply_that_stalls_is_no_wrong_clock(clock: ManualClock, memory: MemoryPool) -> None:
+def test_a_reply_that_stalls_is_no_wrong_clock(clock: ManualClock) -> None:
+    memory = memory_pool(clock=clock)
     ids = memory.connect(ttl=2)
     ids.next_id()
     store: Any = memory._stores["test"]
@@ -604,7 +599,7 @@ def test_a_worker_that_lost_its_lease_to_a_failover_is_not_silent(
     # a deposed master may have answered for so long: this reservation is too old to be adopted
     it.away = True
     it.clock.advance(away_ms)
-    it.client.hset(pool_keys("watched")[0], "run_id", "0" * 40)
+    it.client.hset(pool_keys("test")[0], "run_id", "0" * 40)
     it.away = False
     it.ids._beat()
     snapshot = it.view.snapshot()
@@ -615,7 +610,7 @@ def test_a_worker_that_lost_its_lease_to_a_failover_is_not_silent(
     assert snapshot.makes_ids
     # another failover: it waits already, and loses nothing
     it.clock.advance(TTL_MS)
-    it.client.hset(pool_keys("watched")[0], "run_id", "1" * 40)
+    it.client.hset(pool_keys("test")[0], "run_id", "1" * 40)
     it.ids._beat()
     for later_ms in (0, 15_000):
         it.clock.advance(later_ms)

@@ -17,9 +17,10 @@ from snowredis.monitor.lease import Lease
 from snowredis.snowflake.protocol.messages import Renewed
 from snowredis.snowflake.protocol.pool_config import pool_keys
 from snowredis.snowflake.protocol.record import EventKind
-from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.testing import ManualClock, memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.monitor.conftest import Scripted
+from tests.support.fake_pool import FakePool
 from tests.support.records import change_record, record_of
 from tests.support.servers import RedisServer
 
@@ -27,8 +28,8 @@ TTL_MS = 30_000
 
 
 @pytest.fixture
-def seen(memory: MemoryPool) -> WorkerPool:
-    return WorkerPool(memory, "test")
+def seen(fake: FakePool) -> WorkerPool:
+    return fake.view
 
 
 def begin(ids: snowredis.SnowflakeGenerator, clock: ManualClock) -> None:
@@ -52,9 +53,9 @@ def next_expiries(seen: WorkerPool, after: list[str]) -> list[int]:
 
 @pytest.mark.usefixtures("each_generator_is_a_process")
 def test_a_lease_that_expired_is_seen_at_once_and_is_the_same_when_a_script_writes_it(
-    clock: ManualClock, memory: MemoryPool, seen: WorkerPool
+    clock: ManualClock, fake: FakePool, seen: WorkerPool
 ) -> None:
-    dying = [memory.connect(label=f"w{number}") for number in range(3)]
+    dying = [fake.connect(label=f"w{number}") for number in range(3)]
     for ids in dying:
         ids.next_id()
     clock.advance(1)
@@ -73,7 +74,7 @@ def test_a_lease_that_expired_is_seen_at_once_and_is_the_same_when_a_script_writ
 
     # another process runs a script
     clock.advance(5_000)
-    heir = memory.connect(label="heir")
+    heir = fake.connect(label="heir")
     begin(heir, clock)
     written = ended(seen)
     assert [(each.worker, each.end_ms, each.ids_until_ms, each.ids_made) for each in written] == [
@@ -92,9 +93,9 @@ def test_a_lease_that_expired_is_seen_at_once_and_is_the_same_when_a_script_writ
 
 
 def test_a_process_that_returns_is_not_among_those_that_ended(
-    clock: ManualClock, memory: MemoryPool, seen: WorkerPool
+    clock: ManualClock, fake: FakePool, seen: WorkerPool
 ) -> None:
-    paused = memory.connect(label="paused")
+    paused = fake.connect(label="paused")
     begin(paused, clock)
     clock.advance(TTL_MS + 1_000)
     assert len(ended(seen)) == 1
@@ -107,11 +108,11 @@ def test_a_process_that_returns_is_not_among_those_that_ended(
     assert (ended(seen), seen.info().died) == ([], 0)
 
 
-def test_a_process_whose_renewal_is_refused_is_alive(clock: ManualClock, memory: MemoryPool, seen: WorkerPool) -> None:
-    paused = memory.connect(layout=Layout(worker_bits=0), label="paused", outage_reserve=0)
+def test_a_process_whose_renewal_is_refused_is_alive(clock: ManualClock, fake: FakePool, seen: WorkerPool) -> None:
+    paused = fake.connect(layout=Layout(worker_bits=0), label="paused", outage_reserve=0)
     begin(paused, clock)
     clock.advance(TTL_MS + 1_000)
-    heir = memory.connect(layout=Layout(worker_bits=0), label="heir", outage_reserve=0)
+    heir = fake.connect(layout=Layout(worker_bits=0), label="heir", outage_reserve=0)
     heir.next_id()
     assert [each.label for each in ended(seen)] == ["paused"]
     with pytest.raises(snowredis.LeaseLost):
@@ -126,10 +127,10 @@ def test_a_process_whose_renewal_is_refused_is_alive(clock: ManualClock, memory:
 
 
 def test_a_generator_that_claims_again_takes_its_death_back(
-    clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
+    clock: ManualClock, fake: FakePool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # two that describe themselves alike, as in two containers
-    both = [memory.connect(label="web") for _ in range(2)]
+    both = [fake.connect(label="web") for _ in range(2)]
     for ids in both:
         begin(ids, clock)
 
@@ -150,8 +151,8 @@ def test_a_generator_that_claims_again_takes_its_death_back(
     assert len(ended(seen)) == 2
 
 
-def test_a_forked_child_does_not_take_the_death_of_its_parent_back(memory: MemoryPool) -> None:
-    manager = memory.connect()._lease_manager
+def test_a_forked_child_does_not_take_the_death_of_its_parent_back() -> None:
+    manager = memory_pool().connect()._lease_manager
     parent = manager._owner()
     assert parent == manager._owner()
     manager.after_fork()
@@ -162,14 +163,14 @@ def test_a_forked_child_does_not_take_the_death_of_its_parent_back(memory: Memor
 @pytest.mark.parametrize(("failover_slack", "heartbeat_ms"), [(0, TTL_MS // 3), (18, TTL_MS // 6)])
 def test_leases_that_ended_in_an_outage_are_not_critical_until_their_workers_had_time_to_return(
     clock: ManualClock,
-    memory: MemoryPool,
+    fake: FakePool,
     seen: WorkerPool,
     monkeypatch: pytest.MonkeyPatch,
     failover_slack: int,
     heartbeat_ms: int,
 ) -> None:
     seen._clock_ms = clock.server_time_ms
-    fleet = [memory.connect(outage_reserve=0, failover_slack=failover_slack) for _ in range(4)]
+    fleet = [fake.connect(outage_reserve=0, failover_slack=failover_slack) for _ in range(4)]
     for ids in fleet:
         begin(ids, clock)
     assert seen.read().status.level == "ok"
@@ -275,13 +276,12 @@ def test_older_events_are_read_once_the_pool_counts_an_end(scripted: Scripted, m
 
 @pytest.mark.parametrize(("reserve_s", "level", "left"), [(0, "critical", "23.0 s"), (7200, "warning", "2.0 h")])
 def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, reserve_s: int, level: str, left: str
+    clock: ManualClock, fake: FakePool, monkeypatch: pytest.MonkeyPatch, reserve_s: int, level: str, left: str
 ) -> None:
-    memory = memory_pool(clock=clock)
-    seen = WorkerPool(memory, "test")
+    seen = fake.view
     seen._clock_ms = clock.server_time_ms
     assert (seen.read().status.level, seen.read().snapshot) == ("unknown", None)
-    ids = memory.connect(outage_reserve=reserve_s)
+    ids = fake.connect(outage_reserve=reserve_s)
     ids.next_id()
     before = seen.read()
     assert (before.status.level, before.status.stale_since_ms) == ("ok", None)

@@ -1,8 +1,9 @@
-"""WorkerPool on a real Redis: events, follow, whois, states; and on pools in memory."""
+"""WorkerPool: events, states, and what it refuses."""
 
 import re
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,10 @@ from snowredis.monitor.lease import lease_of
 from snowredis.snowflake.protocol.open import pool_config
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
-from snowredis.testing import ManualClock, memory_pool
+from snowredis.testing import memory_pool
 from snowredis.worker_pool import WorkerPool
 from tests.monitor.conftest import Scripted
+from tests.support.fake_pool import FakePool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -117,34 +119,18 @@ def test_the_state_of_a_lease_follows_its_last_heartbeat(age_ms: int, left_ms: i
     assert state_of(refused) == ("no-ids" if state == "alive" else state)
 
 
-def test_a_pool_in_memory_can_be_looked_at() -> None:
-    clock = ManualClock()
-    memory = memory_pool(clock=clock)
-    ids = memory.connect(pool="orders", label="web")
-    ids.next_id()
-    pool = WorkerPool(memory, "orders")
-    (worker,) = pool.workers()
-    assert (worker.label, worker.state) == ("web", "alive")
-    clock.advance(21_000)
-    assert pool.workers()[0].state == "silent"
-    clock.advance(11_000)
-    assert pool.workers() == []
-    assert [one.state for one in pool.workers(alive_only=False)] == ["expired"]
-    assert (pool.info().used, pool.info().claims) == (0, 1)
-    assert [event.kind for event in pool.events()] == ["floor", "claimed"]
+def test_a_pool_that_nobody_made_and_one_in_memory_are_refused(fake: FakePool) -> None:
     with pytest.raises(PoolNotFound):
-        WorkerPool(memory, "other").info()
-    with pytest.raises(ConfigError, match="the pool is in memory"):
-        pool.whois(1)
+        fake.view.info()
+    with pytest.raises(ConfigError, match=r"url cannot be of class MemoryPool\. Pass the URL of a Redis, such as"):
+        WorkerPool(memory_pool())
 
 
-def test_the_options_of_a_pool_make_its_signature_again() -> None:
-    memory = memory_pool()
-    memory.connect(pool="orders", layout="41/2/2/8/10", datacenter=3, ttl=7.5)
-    memory.connect(pool="plain")
-    for name in ("orders", "plain"):
-        info = WorkerPool(memory, name).info()
-        assert pool_config(info.options | {"pool": name}) == info.config
+@pytest.mark.parametrize("settings", [{}, {"layout": "41/2/2/8/10", "datacenter": 3, "ttl": 7.5}])
+def test_the_options_of_a_pool_make_its_signature_again(fake: FakePool, settings: dict[str, Any]) -> None:
+    fake.connect(**settings)
+    info = fake.view.info()
+    assert pool_config(info.options | {"pool": "test"}) == info.config
 
 
 def test_entries_that_no_script_wrote_are_left_out() -> None:

@@ -1,4 +1,4 @@
-"""The service in this process, on a pool in memory or in Redis; and as a process of its own."""
+"""The service in this process, on a Redis in it or on a real one; and as a process of its own."""
 
 import contextlib
 import http.client
@@ -9,14 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import fakeredis
 import pytest
 from starlette.testclient import TestClient
 
-from snowredis.testing import memory_pool
+from snowredis.embedded import install_info
 from snowredis.web.service import Service, create_app
 from tests.support.pages import blocks_of
 from tests.support.pools import new_pool
@@ -27,6 +28,15 @@ from tests.support.waiting import eventually
 
 SHARED = [f"shared-{number}" for number in range(6)]
 TOKEN = "correct-horse-battery-staple"
+
+
+def app_of(*, pools: Sequence[str] = ("test",), **options: Any) -> Service:
+    """Return an application on new pools, in a Redis of this process."""
+    install_info()
+    redis = fakeredis.FakeRedis()
+    for pool in pools:
+        new_pool(redis, pool)
+    return create_app(redis, pools=pools, **options)
 
 
 def client_of(app: Service, host: str = "127.0.0.1", **options: Any) -> TestClient:
@@ -51,8 +61,8 @@ def each_request_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    """Yield a client of a service with two pools in memory and no token."""
-    with client_of(create_app(memory_pool(), pools=["a", "b"])) as client:
+    """Yield a client of a service with two pools and no token."""
+    with client_of(app_of(pools=["a", "b"])) as client:
         yield client
 
 

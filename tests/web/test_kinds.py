@@ -9,7 +9,6 @@ from starlette.testclient import TestClient
 
 import snowredis
 from snowredis.numbers.administration import create_tag
-from snowredis.testing import memory_pool
 from snowredis.web.service import create_app
 from tests.support.servers import redis_server
 from tests.web.conftest import client_of
@@ -102,4 +101,4 @@ def test_ids_of_kinds_are_counted(kinds_client: TestClient) -> None:
 )
 def test_kinds_that_cannot_be_served_are_refused_at_the_start(kinds: list[str], words: str) -> None:
     with pytest.raises(snowredis.ConfigError, match=words):
-        create_app(memory_pool(), kinds=kinds)
+        create_app("redis://127.0.0.1:1/0", pools=["p"], kinds=kinds)

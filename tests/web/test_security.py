@@ -11,11 +11,10 @@ from starlette.testclient import TestClient
 
 import snowredis
 from snowredis.cli import main
-from snowredis.testing import memory_pool
 from snowredis.web.access import is_loopback
 from snowredis.web.service import Service, check_token, create_app
 from tests.support.programs import ROOT
-from tests.web.conftest import TOKEN, client_of
+from tests.web.conftest import TOKEN, app_of, client_of
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 OPEN = ["/healthz", "/readyz"]
@@ -33,7 +32,7 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Yield a client of a service for whose limits no time passes: a slow machine reaches them, too."""
     monkeypatch.setattr("snowredis.web.access.time", SimpleNamespace(monotonic=lambda: 1000.0))
     hosts = ["ids.example", "2001:DB8::1", "fe80::1%eth0"]
-    with client_of(create_app(memory_pool(), token=TOKEN, hosts=hosts)) as client:
+    with client_of(app_of(token=TOKEN, hosts=hosts)) as client:
         yield client
 
 
@@ -119,7 +118,7 @@ def test_above_the_limit_no_guess_is_told_from_the_right_token(
 
 def test_wrong_tokens_of_one_network_do_not_keep_out_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("snowredis.web.access.time", SimpleNamespace(monotonic=lambda: 1000.0))
-    app = create_app(memory_pool(), token=TOKEN)
+    app = app_of(token=TOKEN)
     with client_of(app):
         # the second one is what a socket of both families makes of an IPv4 address
         for address in ("2001:db8::1%eth0", "::ffff:192.0.2.9"):
@@ -175,9 +174,9 @@ def test_a_name_that_was_rebound_is_not(guarded: TestClient, host: str) -> None:
 
 
 def test_any_name_will_do_only_if_that_was_asked_for() -> None:
-    with client_of(create_app(memory_pool(), hosts=["*"]), host="any.example") as client:
+    with client_of(app_of(hosts=["*"]), host="any.example") as client:
         assert client.get("/id").status_code == 403  # this is not loopback
-    with client_of(create_app(memory_pool(), hosts=["*"], insecure=True), host="any.example") as client:
+    with client_of(app_of(hosts=["*"], insecure=True), host="any.example") as client:
         assert client.get("/id").status_code == 200
 
 
@@ -187,7 +186,7 @@ def request_scope(server: tuple[str, int | None] | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("server", ["127.0.0.1", "127.1.2.3", "::1", "/run/a.sock"])
 def test_without_a_token_this_machine_may_ask(server: str) -> None:
-    create_app(memory_pool()).guard.check(request_scope((server, 1)))
+    app_of().guard.check(request_scope((server, 1)))
     assert is_loopback(server)
 
 
@@ -196,10 +195,10 @@ def test_without_a_token_nobody_else_may_under_any_server(server: str) -> None:
     """Gunicorn or uvicorn may be told to listen anywhere."""
     scope = request_scope((server, 1))
     with pytest.raises(Exception, match="TokenNeeded"):
-        create_app(memory_pool()).guard.check(scope)
-    create_app(memory_pool(), insecure=True).guard.check(scope)
+        app_of().guard.check(scope)
+    app_of(insecure=True).guard.check(scope)
     scope["headers"].append((b"authorization", f"Bearer {TOKEN}".encode()))
-    create_app(memory_pool(), token=TOKEN).guard.check(scope)
+    app_of(token=TOKEN).guard.check(scope)
 
 
 def test_pages_of_other_sites_learn_nothing_and_can_change_nothing(guarded: TestClient) -> None:
@@ -232,7 +231,7 @@ def test_a_warning_that_strangers_cause_is_logged_once_a_minute(
 
 @pytest.mark.parametrize("token", [None, TOKEN])
 def test_every_answer_tells_the_browser_to_trust_nothing(token: str | None) -> None:
-    with client_of(create_app(memory_pool(), token=token)) as client:
+    with client_of(app_of(token=token)) as client:
         for path in (
             *("/", "/static/style.css", "/static/page.js", "/static/icon.svg"),
             *("/id", "/nothing", "/decode/x!", "/workers"),

@@ -1,9 +1,10 @@
-"""Responses of the service: ids in three formats, several pools, errors; in memory and on a real Redis."""
+"""Responses of the service: ids in three formats, several pools, errors; on a Redis in this process and a real one."""
 
 import asyncio
 import struct
 from typing import Any
 
+import fakeredis
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -12,13 +13,14 @@ from starlette.testclient import TestClient
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockMovedBack, PoolExhausted, SnowredisError, StoreUnavailable
-from snowredis.testing import DEFAULT_START_MS, ManualClock, memory_pool
+from snowredis.testing import DEFAULT_START_MS
 from snowredis.web.messages import BINARY, JSON, TEXT, HttpProblem, choose_media_type, problem_of
 from snowredis.web.service import create_app, from_environment
+from tests.support.fake_pool import FakePool
 from tests.support.pools import new_pool
 from tests.support.prometheus import check_text
 from tests.support.servers import RedisServer
-from tests.web.conftest import client_of
+from tests.web.conftest import app_of, client_of
 
 
 def test_ids_are_given_as_text_and_as_big_endian_int64_too(client: TestClient) -> None:
@@ -121,10 +123,11 @@ def test_health_and_readiness_need_no_more_than_a_lease(client: TestClient) -> N
 
 
 def test_without_a_lease_it_is_not_ready_and_gives_no_ids() -> None:
-    pool = memory_pool()
-    with snowredis.connect(pool, pool="a", layout="41/0/2/0/10") as other:
+    redis, layout = fakeredis.FakeRedis(), "41/0/2/0/10"
+    new_pool(redis, "a", layout=layout)
+    with snowredis.connect(redis, pool="a", layout=layout) as other:
         other.next_id()
-        with client_of(create_app(pool, pools=["a"], layout="41/0/2/0/10")) as client:
+        with client_of(create_app(redis, pools=["a"])) as client:
             answer = client.get("/readyz")
             assert (answer.status_code, answer.json()["error"]) == (503, "PoolExhausted")
             assert answer.json()["pools"]["a"]["ready"] is False
@@ -136,10 +139,12 @@ def test_without_a_lease_it_is_not_ready_and_gives_no_ids() -> None:
             assert int(answer.headers["retry-after"]) > 0
 
 
-def test_at_the_end_of_a_layout_it_is_not_ready_and_the_request_was_not_wrong() -> None:
-    clock = ManualClock()
+def test_at_the_end_of_a_layout_it_is_not_ready_and_the_request_was_not_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakePool(monkeypatch)
+    clock = fake.clock
     layout = Layout(timestamp_bits=20, backup_bits=2, worker_bits=5, sequence_bits=5, epoch_ms=DEFAULT_START_MS)
-    with client_of(create_app(memory_pool(clock=clock), pools=["a"], layout=layout)) as client:
+    fake.connect(layout=layout)
+    with client_of(create_app(fake.client, pools=["test"], clock=clock)) as client:
         assert client.get("/id").status_code == client.get("/readyz").status_code == 200
         # without a heartbeat in between, the lease would have ended
         app: Any = client.app
@@ -151,7 +156,7 @@ def test_at_the_end_of_a_layout_it_is_not_ready_and_the_request_was_not_wrong() 
             assert (answer.status_code, answer.json()["error"]) == (503, "LayoutError"), path
             # time does not help
             assert "retry-after" not in answer.headers
-        assert client.get("/readyz").json()["pools"]["a"]["ready"] is False
+        assert client.get("/readyz").json()["pools"]["test"]["ready"] is False
 
 
 def test_below_a_prefix_it_serves_what_it_serves_without(client: TestClient) -> None:
@@ -203,16 +208,12 @@ def test_every_error_has_a_status(error: SnowredisError, status: int, retry_afte
 
 
 def test_a_service_whose_lifespan_nothing_runs_says_so() -> None:
-    answer = TestClient(Starlette(routes=[Mount("/x", create_app(memory_pool(), insecure=True, hosts=["*"]))])).get(
-        "/x/id"
-    )
+    answer = TestClient(Starlette(routes=[Mount("/x", app_of(insecure=True, hosts=["*"]))])).get("/x/id")
     assert (answer.status_code, "nothing runs its lifespan" in answer.json()["detail"]) == (503, True)
 
 
 def test_settings_that_cannot_work_stop_the_start() -> None:
-    pool = memory_pool()
-    pool.connect(pool="a", layout="twitter").close()
-    app = create_app(pool, pools=["a"], layout="default")
+    app = app_of(layout="twitter")
     with pytest.raises(snowredis.LayoutMismatch):
         asyncio.run(app.start())
 
@@ -224,7 +225,7 @@ def test_settings_that_cannot_work_stop_the_start() -> None:
 )
 def test_a_service_that_cannot_work_is_not_made(options: dict[str, Any]) -> None:
     with pytest.raises(snowredis.ConfigError):
-        create_app(memory_pool(), **options)
+        create_app("redis://127.0.0.1:1/0", **{"pools": ["a"]} | options)
 
 
 def test_what_nobody_thought_of_is_500_and_says_nothing(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

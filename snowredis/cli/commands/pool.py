@@ -143,10 +143,10 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _show_all(args: argparse.Namespace) -> int:
-    from snowredis.monitor.pool_reader import RedisPoolReader
+    from snowredis.monitor.pool_reader import PoolReader
 
     with open_pool(args) as server:
-        read = partial(RedisPoolReader, server.client)
+        read = partial(PoolReader, server.client)
         empty = f"there is no pool at {server.where}; create one with: snowredis pool create NAME"
         is_whole = show_each(server.pools(), lambda name: read(name).info(), _ALL, as_json=args.json, empty=empty)
     return ExitCode.OK if is_whole else ExitCode.ERROR

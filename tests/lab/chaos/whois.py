@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from snowredis.errors import SnowredisError
-from snowredis.monitor.pool_reader import RedisPoolReader
+from snowredis.monitor.pool_reader import PoolReader
 from snowredis.monitor.whois import History, find_maker, read_history
 from snowredis.worker_pool import WorkerPool
 from tests.lab.chaos.driver import POOL, Fleet
@@ -36,7 +36,7 @@ class WatchedFleet(Fleet):
         with contextlib.suppress(SnowredisError), contextlib.closing(WorkerPool(self.server.url, POOL)) as pool:
             began_ms = self._elapsed_s() * 1000
             workers = [lease.worker for lease in pool.workers(alive_only=False)]
-            reader = RedisPoolReader(pool.client, POOL)
+            reader = PoolReader(pool.client, POOL)
             self.looks.append((began_ms, read_history(reader, reader.info(), workers)))
 
     def _truce(self) -> None:

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-import snowredis
 from snowredis.errors import PoolExhausted
 from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.messages import Behind, Reply, Request, Seen
 from snowredis.snowflake.upkeep.pace import Pace
 from snowredis.testing import ManualClock, memory_pool
+from tests.support.fake_pool import FakePool
 from tests.support.programs import finished
 from tests.support.servers import RedisServer
 
@@ -55,14 +55,13 @@ def test_a_request_that_was_late_is_no_clock_that_is_behind(monkeypatch: pytest.
     assert ids.next_id() > 0
 
 
-def test_a_heartbeat_that_finds_the_pool_full_is_no_claim_that_gave_up() -> None:
-    pool = memory_pool()
-    monitor = snowredis.WorkerPool(pool, "test")
+def test_a_heartbeat_that_finds_the_pool_full_is_no_claim_that_gave_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = FakePool(monkeypatch)
     with pool.connect(layout="41/0/2/0/20"):
         second = pool.connect(layout="41/0/2/0/20", claim_timeout=0)
         second._beat()
-        assert (second.lease, monitor.info().refused) == (None, 0)
+        assert (second.lease, pool.view.info().refused) == (None, 0)
         with pytest.raises(PoolExhausted):
             second.next_id()
-        assert monitor.info().refused == 1
+        assert pool.view.info().refused == 1
         second.close()
