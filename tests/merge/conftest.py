@@ -1,8 +1,9 @@
 """The command run in this process, without the user's own settings; and two databases to merge."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -10,23 +11,44 @@ import pytest
 from tests.cli.conftest import environment, offline  # noqa: F401 - fixtures
 from tests.support.statements import execute
 
+Cli = Callable[..., Any]
+Two = Callable[..., tuple[str, str]]
+# the values of the rows of a table in the first database, "A", or the second one, "B"
+Rows = Callable[[str], Iterable[str]]
+# each table with its columns
+Tables = Mapping[str, Rows]
+
+
+def empty(_: str) -> tuple[str, ...]:
+    return ()
+
 
 @pytest.fixture
-def two(request: pytest.FixtureRequest) -> Callable[..., tuple[str, str]]:
-    """Make two databases of a kind: with statements of both, then those of each, divided by semicolons."""
+def two(request: pytest.FixtureRequest) -> Two:
+    """Make two databases of a kind. Statements before the tables, and after those of the second: with semicolons."""
 
-    def make(kind: str, both: str, first: str = "", second: str = "") -> tuple[str, str]:
+    def make(kind: str, tables: Tables = MappingProxyType({}), before: str = "", second: str = "") -> tuple[str, str]:
         server = request.getfixturevalue(f"{kind}_server")
         urls = server.new_database(), server.new_database()
-        for url, more in zip(urls, (first, second), strict=True):
-            execute(url, *(part for part in f"{both};{more}".split(";") if part.strip()))
+        for url, side, after in zip(urls, "AB", ("", second), strict=True):
+            statements = [*before.split(";"), *(f"CREATE TABLE {table}" for table in tables)]
+            for table, rows in tables.items():
+                if values := "), (".join(rows(side)):
+                    statements.append(f"INSERT INTO {table.partition(' (')[0]} VALUES ({values})")
+            execute(url, *filter(None, [*statements, *after.split(";")]))
         return urls
 
     return make
 
 
 @pytest.fixture
-def merging(offline: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:  # noqa: F811
+def drafted(two: Two, offline: Cli) -> Callable[..., str]:  # noqa: F811
+    """Return the draft of a map for two databases, with arguments as two() has them."""
+    return lambda *arguments: str(offline("merge", "draft", *two(*arguments), code=0).out)
+
+
+@pytest.fixture
+def merging(offline: Cli, tmp_path: Path) -> Cli:  # noqa: F811
     """Draft a map, replace some of its lines, and run it; return the result of the command."""
 
     def run(

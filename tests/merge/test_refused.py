@@ -1,7 +1,7 @@
 """Refusals before the first row: all of them at once, each with what to write."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,21 @@ import pytest
 
 from snowredis.cli.exit_codes import ExitCode
 from tests.merge import game
-from tests.merge.conftest import schema_of
+from tests.merge.conftest import Cli, Rows, Tables, Two, empty, schema_of
 from tests.support.statements import execute, rows_of
 
-Two = Callable[..., tuple[str, str]]
-Cli = Callable[..., Any]
+KINDS = ["sqlite", "postgresql", "mariadb"]
+HERO = "hero (id INTEGER PRIMARY KEY, name VARCHAR(20))"
+DRY = ("--dry-run",)
+
+
+def named(*ids: int) -> Rows:
+    """Return rows that have an id and a name."""
+    return lambda side: (f"{i}, '{side}{i}'" for i in ids)
+
+
+def said(done: Any) -> str:
+    return " ".join(done.out.split())
 
 
 @pytest.fixture
@@ -116,7 +126,7 @@ CARELESS = {
 
 @pytest.mark.parametrize("says", CARELESS)
 def test_each_careless_line_that_can_be_run_is_named_in_the_verdict(changed: Callable[..., Any], says: str) -> None:
-    done = changed(*CARELESS[says], options=("--dry-run",))
+    done = changed(*CARELESS[says], options=DRY)
     assert done.code == 0, done.out
     assert says in " ".join(done.out.split())
 
@@ -133,51 +143,33 @@ def test_columns_without_values_when_the_map_was_made_are_refused_with_values(re
     assert "[characters] mount_id had no values when the map was made, and has 1 now: id or keep?" in said
 
 
+OWNERS = ('id   = ["id", "owner"]', 'id   = ["id"]\nkeep = ["owner"]')
+SURE_OWNERS = (OWNERS[0], f'{OWNERS[1]}\nsure = ["owner"]')
+OWNERS_REFUSED = '[item] owner is in keep, and ids of people.id: move what is an id to id, or write sure = ["owner"]'
+PEOPLE = "people (id INTEGER PRIMARY KEY, name TEXT)"
+ITEM = "item (id INTEGER PRIMARY KEY, owner INT)"
+
+
 def test_a_keep_that_the_evidence_speaks_against_is_refused_until_it_is_sure(two: Two, merging: Cli) -> None:
-    rows = "; ".join(f"INSERT INTO item (owner) VALUES ({i % 40 + 1})" for i in range(100))
-    people = {s: ";".join(f"INSERT INTO people (name) VALUES ('{s}{i}')" for i in range(40)) for s in "AB"}
-    urls = two(
-        "sqlite",
-        "CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE item (id INTEGER PRIMARY KEY, owner INT)",
-        f"{people['A']};{rows}",
-        f"{people['B']};{rows}",
-    )
-    wrong = ('id   = ["id", "owner"]', 'id   = ["id"]\nkeep = ["owner"]')
-    refused = merging(urls, wrong, code=ExitCode.MERGE_REFUSED)
-    assert (
-        '[item] owner is in keep, and ids of people.id: move what is an id to id, or write sure = ["owner"]'
-        in refused.out
-    )
-    merging(urls, (wrong[0], f'{wrong[1]}\nsure = ["owner"]'), code=0)
+    urls = two("sqlite", {PEOPLE: named(*range(1, 41)), ITEM: lambda _: (f"{i + 1}, {i % 40 + 1}" for i in range(100))})
+    assert OWNERS_REFUSED in merging(urls, OWNERS, code=ExitCode.MERGE_REFUSED).out
+    merging(urls, SURE_OWNERS, code=0)
 
 
 def test_the_second_look_reads_all_over_a_large_table_and_names_those_it_did_not_read_whole(
     two: Two, merging: Cli
 ) -> None:
-    def rows(side: str, start: int) -> str:
-        people = ";".join(f"INSERT INTO people (name) VALUES ('{side}{i}')" for i in range(40))
-        numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 15000)"
+    def rows(key: str) -> Rows:
         # no number of the first rows is an id
-        owner = "CASE WHEN i > 7500 THEN i % 40 + 1 ELSE 0 END"
-        tables = {"item": f"{start} + i", "log": f"'x' || (7 * ({start} + i))"}
-        return ";".join(
-            (people, *(f"INSERT INTO {name} {numbers} SELECT {key}, {owner} FROM n" for name, key in tables.items()))
-        )
+        owners = [(i, i % 40 + 1 if i > 7_500 else 0) for i in range(1, 15_001)]
+        return lambda side: (f"{key.format(90_000 * (side == 'B') + i)}, {owner}" for i, owner in owners)
 
-    tables = (
-        "CREATE TABLE item (id INTEGER PRIMARY KEY, owner INT); CREATE TABLE log (text TEXT PRIMARY KEY, owner INT)"
-    )
     urls = two(
-        "sqlite", f"CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT);{tables}", rows("A", 0), rows("B", 90_000)
+        "sqlite",
+        {PEOPLE: named(*range(1, 41)), ITEM: rows("{}"), "log (text TEXT PRIMARY KEY, owner INT)": rows("'x{}7'")},
     )
-    wrong = ('id   = ["id", "owner"]', 'id   = ["id"]\nkeep = ["owner"]')
-    refused = merging(urls, wrong)
-    assert (
-        '[item] owner is in keep, and ids of people.id: move what is an id to id, or write sure = ["owner"]'
-        in refused.out
-    )
-    sure = merging(urls, (wrong[0], f'{wrong[1]}\nsure = ["owner"]'))
-    assert "looked at: 5,000 rows at most of item, log" in sure.out
+    assert OWNERS_REFUSED in merging(urls, OWNERS).out
+    assert "looked at: 5,000 rows at most of item, log" in merging(urls, SURE_OWNERS).out
 
 
 @pytest.mark.parametrize(
@@ -197,7 +189,7 @@ def test_the_second_look_reads_all_over_a_large_table_and_names_those_it_did_not
 def test_tables_that_cannot_be_merged_are_refused(
     two: Two, offline: Cli, tmp_path: Path, kind: str, both: str, second: str, says: str
 ) -> None:
-    urls = two(kind, both, "", second)
+    urls = two(kind, {}, both, second)
     drafted = offline("merge", "draft", *urls)
     if drafted.code == 0:
         path = tmp_path / "game.map"
@@ -225,110 +217,89 @@ def test_a_file_that_is_no_map_is_refused(tmp_path: Path, offline: Cli) -> None:
 
 
 def test_a_table_that_only_the_second_database_has_is_never_passed_over(two: Two, merging: Cli) -> None:
-    urls = two("sqlite", "CREATE TABLE t (id INTEGER PRIMARY KEY)", "", "CREATE TABLE extra (id INTEGER PRIMARY KEY)")
+    tables: Tables = {"t (id INTEGER PRIMARY KEY)": empty}
+    urls = two("sqlite", tables, "", "CREATE TABLE extra (id INTEGER PRIMARY KEY)")
     assert "[extra] is only in the second database" in merging(urls, code=ExitCode.MERGE_REFUSED).out
     assert merging(urls, ('rows = "?"', 'rows = "skip"')).code == 0
 
 
 def test_a_key_to_names_that_change_where_they_are_taken_is_refused(two: Two, merging: Cli) -> None:
-    tables = (
-        "CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT UNIQUE, level INT);"
-        "CREATE TABLE pet (id INTEGER PRIMARY KEY, owner TEXT REFERENCES people (name))"
-    )
-    rows = "INSERT INTO people VALUES (1, 'Bob', 5); INSERT INTO pet VALUES (1, 'Bob')"
-    urls = two("sqlite", tables, rows, rows.replace("5", "6"))
-    refused = merging(urls, ('taken.name = "?"', "taken.name = \"name || '-2'\""))
+    tables: Tables = {
+        "people (id INTEGER PRIMARY KEY, name TEXT UNIQUE, level INT)": lambda s: [f"1, 'Bob', {5 + (s == 'B')}"],
+        "pet (id INTEGER PRIMARY KEY, owner TEXT REFERENCES people (name))": lambda _: ["1, 'Bob'"],
+    }
+    refused = merging(two("sqlite", tables), ('taken.name = "?"', "taken.name = \"name || '-2'\""))
     assert "[pet] owner refers to people.name, whose taken names change" in refused.out, refused.out + refused.err
 
 
 def test_a_second_run_is_refused_for_tables_without_ids_too(two: Two, merging: Cli) -> None:
-    urls = two("sqlite", "CREATE TABLE log (what TEXT, at TEXT)", "", "INSERT INTO log VALUES ('a', 'b')")
+    urls = two("sqlite", {"log (what TEXT, at TEXT)": lambda s: ["'a', 'b'"] * (s == "B")})
     assert merging(urls).code == 0
-    assert "this second database was merged at" in merging(urls, options=()).err
+    assert "this second database was merged at" in merging(urls).err
     assert rows_of(urls[0], "SELECT count(*) FROM log") == [(1,)]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_counter_in_a_table_of_one_row_needs_no_key(two: Two, merging: Cli, kind: str) -> None:
-    tables = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE hibernate_sequence (next_val BIGINT PRIMARY KEY)"
-    rows = {
-        side: ";".join(f"INSERT INTO t VALUES ({i}, '{side}{i}')" for i in range(1, 31))
-        + ";INSERT INTO hibernate_sequence VALUES (31)"
-        for side in "AB"
-    }
-    urls = two(kind, tables, rows["A"], rows["B"])
+    tables: Tables = {HERO: named(*range(1, 31)), "hibernate_sequence (next_val BIGINT PRIMARY KEY)": lambda _: ["31"]}
+    urls = two(kind, tables)
     merging(
-        urls,
-        ("[hibernate_sequence]", "[hibernate_sequence]"),
-        ('ask  = ["next_val"]', 'top  = ["next_val"]'),
-        ('rows = "copy"\ntop ', 'rows = "first"\ntop '),
-        code=0,
+        urls, ('ask  = ["next_val"]', 'top  = ["next_val"]'), ('rows = "copy"\ntop ', 'rows = "first"\ntop '), code=0
     )
     assert rows_of(urls[0], "SELECT next_val FROM hibernate_sequence") == [(131,)]
 
 
-GUILDS = (
-    "CREATE TABLE guilds (id INTEGER PRIMARY KEY, name VARCHAR(20));"
-    "CREATE TABLE hero (id INTEGER PRIMARY KEY, name VARCHAR(20), guild_id INTEGER)"
-)
+# seven guilds, of which one is on both servers under two ids, and a hero of each but one
+GUILDS: Tables = {
+    "guilds (id INTEGER PRIMARY KEY, name VARCHAR(20))": lambda s: (
+        f"{i}, '{'Legends' if (s, i) in (('A', 3), ('B', 5)) else f'{s}{i}'}'" for i in range(1, 8)
+    ),
+    "hero (id INTEGER PRIMARY KEY, name VARCHAR(20), guild_id INTEGER)": lambda s: (
+        f"{i}, '{s}{i}', {i % 8}" for i in range(1, 41)
+    ),
+}
+GUILDS_MATCHED = ("[guilds]\n", '[guilds]\nmatch = ["name"]\n')
+HEROES = 'id   = ["id", "guild_id"]\nkeep = ["name"]'
+HEROES_OF = (HEROES, 'id   = ["id"]\nkeep = ["name"]\nof.guild_id = "guilds"')
 
 
-def guilds(side: str) -> str:
-    """Return seven guilds, of which one is on both servers under two ids, and a hero of each but one."""
-    known = 3 if side == "A" else 5
-    rows = [f"INSERT INTO guilds VALUES ({i}, '{'Legends' if i == known else f'{side}{i}'}')" for i in range(1, 8)]
-    rows += [f"INSERT INTO hero VALUES ({i}, '{side}{i}', {i % 8})" for i in range(1, 41)]
-    return ";".join(rows)
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_column_with_ids_of_matched_rows_is_refused_until_it_is_of(two: Two, merging: Cli, kind: str) -> None:
-    urls = two(kind, GUILDS, guilds("A"), guilds("B"))
-    matched, drafted = ("[guilds]\n", '[guilds]\nmatch = ["name"]\n'), 'id   = ["id", "guild_id"]\nkeep = ["name"]'
-    for rule, wrong in (("id", drafted), ("keep", 'id   = ["id"]\nkeep = ["name", "guild_id"]')):
-        refused = merging(urls, matched, (drafted, wrong), code=ExitCode.MERGE_REFUSED)
+    urls = two(kind, GUILDS)
+    for rule, wrong in (("id", HEROES), ("keep", 'id   = ["id"]\nkeep = ["name", "guild_id"]')):
+        refused = merging(urls, GUILDS_MATCHED, (HEROES, wrong), code=ExitCode.MERGE_REFUSED)
         found = f"[hero] guild_id is in {rule}, and 5 of its values are ids of rows of guilds that stay away (match)"
         assert f'{found}: write of.guild_id = "guilds", or write sure = ["guild_id"]' in refused.out
-    right = 'id   = ["id"]\nkeep = ["name"]\nof.guild_id = "guilds"'
-    assert "look again" not in merging(urls, matched, (drafted, right), code=0).out
+    assert "look again" not in merging(urls, GUILDS_MATCHED, HEROES_OF, code=0).out
     assert rows_of(urls[0], "SELECT count(*) FROM hero WHERE guild_id = 3") == [(10,)]
     lost = "SELECT count(*) FROM hero WHERE guild_id > 0 AND guild_id NOT IN (SELECT id FROM guilds)"
     assert rows_of(urls[0], lost) == [(0,)]
 
 
 def test_a_column_that_may_have_ids_of_matched_rows_is_named_in_the_verdict(two: Two, merging: Cli) -> None:
-    tables = "CREATE TABLE gift (id INTEGER PRIMARY KEY, of_whom INTEGER)"
-    rows = ";".join(f"INSERT INTO gift VALUES ({i}, {i % 7 + 1})" for i in range(1, 15))
-    urls = two("sqlite", f"{GUILDS};{tables}", f"{guilds('A')};{rows}", f"{guilds('B')};{rows}")
-    edits = (
-        ("[guilds]\n", '[guilds]\nmatch = ["name"]\n'),
-        ('id   = ["id", "guild_id"]\nkeep = ["name"]', 'id   = ["id"]\nkeep = ["name"]\nof.guild_id = "guilds"'),
-        ('id   = ["id"]\nkeep = ["of_whom"]', 'id   = ["id", "of_whom"]'),
-        ('rows = "?"', 'rows = "copy"'),
-    )
-    done = merging(urls, *edits, options=("--dry-run",), code=0)
-    assert "of_whom is in id, and 2 of its values are ids of rows of guilds" in " ".join(done.out.split())
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
-def test_a_column_of_nothing_but_0_and_minus_1_has_no_values(two: Two, merging: Cli, kind: str) -> None:
-    tables = "CREATE TABLE hero (id INTEGER PRIMARY KEY, name VARCHAR(20), party_id INTEGER, team_id NUMERIC(20))"
-    rows = {
-        s: ";".join(f"INSERT INTO hero VALUES ({i}, '{s}{i}', {-(i % 2)}, {-(i % 2)})" for i in (1, 2)) for s in "AB"
+    gifts: Tables = {
+        "gift (id INTEGER PRIMARY KEY, of_whom INTEGER)": lambda _: (f"{i}, {i % 7 + 1}" for i in range(1, 15))
     }
-    urls = two(kind, tables, rows["A"], rows["B"])
+    edits = (('id   = ["id"]\nkeep = ["of_whom"]', 'id   = ["id", "of_whom"]'), ('rows = "?"', 'rows = "copy"'))
+    done = merging(two("sqlite", {**GUILDS, **gifts}), GUILDS_MATCHED, HEROES_OF, *edits, options=DRY, code=0)
+    assert "of_whom is in id, and 2 of its values are ids of rows of guilds" in said(done)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_of_nothing_but_0_and_minus_1_has_no_values(two: Two, merging: Cli, kind: str) -> None:
+    columns = "id INTEGER PRIMARY KEY, name VARCHAR(20), party_id INTEGER, team_id NUMERIC(20)"
+    urls = two(kind, {f"hero ({columns})": lambda s: (f"{i}, '{s}{i}', {-(i % 2)}, {-(i % 2)}" for i in (1, 2))})
     merging(urls, ('none = ["party_id", "team_id"]', 'none = ["party_id", "team_id"]'), code=0)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_texts_with_digits_that_would_not_move_are_refused(two: Two, merging: Cli, kind: str) -> None:
-    rows = "INSERT INTO t VALUES ('000012', ' 7'), ('12', '-7'), ('0', '1234567890123456789')"
-    urls = two(kind, "CREATE TABLE t (people_id CHAR(30), pet VARCHAR(30))", "", rows)
+    rows = ["'000012', ' 7'", "'12', '-7'", "'0', '1234567890123456789'"]
+    urls = two(kind, {"t (people_id CHAR(30), pet VARCHAR(30))": lambda s: rows * (s == "B")})
     drafted, wrong = 'keep = ["people_id", "pet"]', 'id = ["people_id", "pet"]'
-    said = merging(urls, (drafted, wrong)).out
-    what = "are no plain numbers, such as"
-    assert f"[t] 1 values of people_id have digits, but {what} '000012" in said, said
-    assert f"[t] 1 values of pet have digits, but {what} ' 7', and would stay: write sql.pet" in said
+    refused, what = merging(urls, (drafted, wrong)).out, "are no plain numbers, such as"
+    assert f"[t] 1 values of people_id have digits, but {what} '000012" in refused, refused
+    assert f"[t] 1 values of pet have digits, but {what} ' 7', and would stay: write sql.pet" in refused
     merging(urls, (drafted, f'{wrong}\nsure = ["people_id", "pet"]'), code=0)
     plus = 1234567890123457000
     moved = ("000012", " 7"), ("0", str(1234567890123456789 + plus)), (str(12 + plus), "-7")
@@ -336,143 +307,128 @@ def test_texts_with_digits_that_would_not_move_are_refused(two: Two, merging: Cl
 
 
 def test_an_id_that_is_only_a_part_of_a_value_or_of_a_layout_is_named(two: Two, merging: Cli) -> None:
-    tables = (
-        "CREATE TABLE hero (id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE flake (id BIGINT PRIMARY KEY, name TEXT);"
-        "CREATE TABLE t (s TEXT, kind TEXT, target_id INTEGER, flake_id TEXT)"
-    )
-    base = 1_300_000_000_000_000_000
-    rows = {
-        s: ";".join(
-            [f"INSERT INTO hero VALUES ({i}, '{s}{i}')" for i in range(1, 61)]
-            + [f"INSERT INTO flake VALUES ({base + (i << 22)}, '{s}')" for i in range(1, 61)]
-            + [f"INSERT INTO t VALUES ('{s}{i}', 'hero', {i}, '{base + (i << 22)}')" for i in range(1, 61)]
-            + [f"INSERT INTO t VALUES ('{s}{i}', 'npc', {90_000 + i}, '')" for i in range(1, 61)]
-        )
-        for s in "AB"
+    flakes = [1_300_000_000_000_000_000 + (i << 22) for i in range(61)]
+
+    def targets(side: str) -> Iterator[str]:
+        for i in range(1, 61):
+            yield f"'{side}{i}', 'hero', {i}, '{flakes[i]}'"
+            yield f"'{side}{i}', 'npc', {90_000 + i}, ''"
+
+    tables: Tables = {
+        HERO: named(*range(1, 61)),
+        "flake (id BIGINT PRIMARY KEY, name TEXT)": lambda s: (f"{flake}, '{s}'" for flake in flakes[1:]),
+        "t (s TEXT, kind TEXT, target_id INTEGER, flake_id TEXT)": targets,
     }
-    urls = two("sqlite", tables, rows["A"], rows["B"])
     drafted = 'flake = ["flake_id"]\nkeep = ["s", "kind"]\nask  = ["target_id"]'
-    done = merging(urls, (drafted, 'keep = ["s", "kind"]\nid = ["target_id", "flake_id"]'), options=("--dry-run",))
-    said = " ".join(done.out.split())
-    assert "[t] target_id is in id, and 50% of its values are ids, all where kind is hero: move it to sql" in said, said
-    assert "[t] flake_id is in id, and digits: ids of flake.id: move it to flake" in said
+    edit = (drafted, 'keep = ["s", "kind"]\nid = ["target_id", "flake_id"]')
+    verdict = said(merging(two("sqlite", tables), edit, options=DRY))
+    hero_only = "[t] target_id is in id, and 50% of its values are ids, all where kind is hero: move it to sql"
+    assert hero_only in verdict, verdict
+    assert "[t] flake_id is in id, and digits: ids of flake.id: move it to flake" in verdict
 
 
 def test_keys_of_several_columns_that_move_are_ids_of_others(two: Two, merging: Cli) -> None:
-    tables = (
-        "CREATE TABLE hero (realm INT, id INT, name TEXT, PRIMARY KEY (realm, id)) WITHOUT ROWID;"
-        "CREATE TABLE pet (name TEXT, hero_id INT)"
-    )
-    rows = {
-        s: ";".join(
-            f"INSERT INTO hero VALUES ({n % 2}, {n}, '{s}{n}'); INSERT INTO pet VALUES ('{s}{n}', {n})"
-            for n in range(1, 61)
-        )
-        for s in "AB"
+    tables: Tables = {
+        "hero (realm INT, id INT, name TEXT, PRIMARY KEY (realm, id)) WITHOUT ROWID": lambda s: (
+            f"{n % 2}, {n}, '{s}{n}'" for n in range(1, 61)
+        ),
+        "pet (name TEXT, hero_id INT)": lambda s: (f"'{s}{n}', {n}" for n in range(1, 61)),
     }
-    urls = two("sqlite", tables, rows["A"], rows["B"])
     kept = ('id   = ["hero_id"]\nkeep = ["name"]', 'keep = ["hero_id", "name"]')
-    assert "[pet] hero_id is in keep, and ids of hero.id: move what is an id to id" in merging(urls, kept).out
+    refused = merging(two("sqlite", tables), kept).out
+    assert "[pet] hero_id is in keep, and ids of hero.id: move what is an id to id" in refused
 
 
 def test_doubts_about_one_table_are_one_line_with_the_list_that_settles_them(two: Two, merging: Cli) -> None:
-    tables = "CREATE TABLE hero (id INTEGER PRIMARY KEY, name TEXT, fame INT, wins INT, foes TEXT)"
-    rows = {
-        s: ";".join(f"INSERT INTO hero VALUES ({i}, '{s}{i}', {i}, {41 - i}, '{s} foe {i}')" for i in range(1, 41))
-        for s in "AB"
-    }
-    urls = two("sqlite", tables, rows["A"], rows["B"])
+    columns = "id INTEGER PRIMARY KEY, name TEXT, fame INT, wins INT, foes TEXT"
+    urls = two(
+        "sqlite",
+        {f"hero ({columns})": lambda s: (f"{i}, '{s}{i}', {i}, {41 - i}, '{s} foe {i}'" for i in range(1, 41))},
+    )
     drafted, kept = 'keep = ["name"]\nask  = ["fame", "wins", "foes"]', 'keep = ["name", "fame", "wins", "foes"]'
-    said = " ".join(merging(urls, (drafted, kept), options=("--dry-run",)).out.split())
-    assert said.count("look again: ") == 1
-    assert "look again: [hero] in keep are fame, wins: its values fill hero.id" in said
+    verdict = said(merging(urls, (drafted, kept), options=DRY))
+    assert verdict.count("look again: ") == 1
+    assert "look again: [hero] in keep are fame, wins: its values fill hero.id" in verdict
     sure = 'sure = ["fame", "wins", "foes"]'
-    assert "; foes: ids of hero.id inside (number 1)" in said
-    assert f"move what is an id to id, or write {sure}" in said
-    assert "look again" not in merging(urls, (drafted, f"{kept}\n{sure}"), options=("--dry-run",)).out
+    assert "; foes: ids of hero.id inside (number 1)" in verdict
+    assert f"move what is an id to id, or write {sure}" in verdict
+    assert "look again" not in merging(urls, (drafted, f"{kept}\n{sure}"), options=DRY).out
 
 
 @pytest.mark.parametrize(
     "remedy", ['rows = "first"\nkey = ["owner", "kind"]', 'rows = "copy"\nmatch = ["owner", "kind"]']
 )
 def test_each_remedy_for_a_key_that_both_have_can_be_run(two: Two, merging: Cli, remedy: str) -> None:
-    tables = "CREATE TABLE t (id uuid PRIMARY KEY, owner text, kind int, note text, UNIQUE (owner, kind))"
-    rows = {s: f"INSERT INTO t VALUES ('{at * 32}', 'bob', 70000, '{s}')" for s, at in (("A", "1"), ("B", "2"))}
-    urls = two("postgresql", tables, rows["A"], rows["B"])
-    said = merging(urls, ('rows = "?"', 'rows = "copy"')).out
-    assert all(
-        f"{line}: " in said for line in remedy.replace("\n", ", ").removeprefix('rows = "copy", ').splitlines()
-    ), said
+    columns = "id uuid PRIMARY KEY, owner text, kind int, note text, UNIQUE (owner, kind)"
+    urls = two("postgresql", {f"t ({columns})": lambda s: [f"'{f'{ord(s):02}' * 16}', 'bob', 70000, '{s}'"]})
+    refused = merging(urls, ('rows = "?"', 'rows = "copy"')).out
+    remedies = remedy.replace("\n", ", ").removeprefix('rows = "copy", ').splitlines()
+    assert all(f"{line}: " in refused for line in remedies), refused
     done = merging(urls, ('rows = "?"', remedy))
     assert (done.code, rows_of(urls[0], "SELECT note FROM t")) == (0, [("A",)]), done.out + done.err
 
 
 def test_rows_that_stay_are_not_left_to_lead_to_ids_that_move(two: Two, merging: Cli) -> None:
     """A world that both have, by "first", beside a table of ids alone, which looks the same in any two databases."""
-    tables = (
-        "CREATE TABLE shop (shopid INTEGER PRIMARY KEY AUTOINCREMENT, npcid INT);"
-        "CREATE TABLE offer (offer INTEGER PRIMARY KEY, shopid INT, price REAL)"
-    )
-    rows = ";".join(
-        [f"INSERT INTO shop VALUES ({i}, {9000 + i})" for i in range(1, 21)]
-        + [f"INSERT INTO offer VALUES ({i}, {i % 20 + 1}, {i}.5)" for i in range(1, 121)]
-    )
-    urls = two("sqlite", tables, rows, rows)
+    tables: Tables = {
+        "shop (shopid INTEGER PRIMARY KEY AUTOINCREMENT, npcid INT)": lambda _: (
+            f"{i}, {9000 + i}" for i in range(1, 21)
+        ),
+        "offer (offer INTEGER PRIMARY KEY, shopid INT, price REAL)": lambda _: (
+            f"{i}, {i % 20 + 1}, {i}.5" for i in range(1, 121)
+        ),
+    }
+    urls = two("sqlite", tables)
     assert '[shop] rows = "?"' in merging(urls).out
     refused = merging(urls, ('rows = "?"', 'rows = "copy"'))
     assert "[offer] shopid is in keep, and ids of shop.shopid" in refused.out, refused.out
 
 
 def test_a_world_that_would_be_there_twice_is_named_in_the_verdict(two: Two, merging: Cli) -> None:
-    rows = ";".join(f"INSERT INTO town (street, x) VALUES ('street {chr(64 + i)}', {i}.5)" for i in range(1, 27))
-    urls = two("sqlite", "CREATE TABLE town (id INTEGER PRIMARY KEY, street TEXT, x REAL)", rows, rows)
+    town = "town (id INTEGER PRIMARY KEY, street TEXT, x REAL)"
+    urls = two("sqlite", {town: lambda _: (f"{i}, 'street {chr(64 + i)}', {i}.5" for i in range(1, 27))})
     done = merging(urls, ('rows = "first"\nkeep = ["id", ', 'rows = "copy"\nid = ["id"]\nkeep = ['))
-    said = '[town] rows is "copy", and 26 of 26 rows are the same in both databases'
-    assert (done.code, said in " ".join(done.out.split())) == (0, True), done.out + done.err
+    twice = '[town] rows is "copy", and 26 of 26 rows are the same in both databases'
+    assert (done.code, twice in said(done)) == (0, True), done.out + done.err
 
 
 def test_a_match_by_few_values_is_refused_in_one_line(two: Two, merging: Cli) -> None:
-    rows = ";".join(f"INSERT INTO log VALUES ({i}, 'reason {i % 3}')" for i in range(1, 41))
-    urls = two("sqlite", "CREATE TABLE log (id INTEGER PRIMARY KEY, reason TEXT)", rows, rows)
+    log = "log (id INTEGER PRIMARY KEY, reason TEXT)"
+    urls = two("sqlite", {log: lambda _: (f"{i}, 'reason {i % 3}'" for i in range(1, 41))})
     refused = merging(urls, ("[log]\n", '[log]\nmatch = ["reason"]\n'), ('rows = "?"', 'rows = "copy"'))
-    said = "[log] match: rows of the second are each several of the first, such as those with id "
-    assert refused.out.startswith(said), refused.out
+    several = "[log] match: rows of the second are each several of the first, such as those with id "
+    assert refused.out.startswith(several), refused.out
     assert len(refused.out.splitlines()) == 2, refused.out
 
 
 def test_a_tree_is_not_matched_by_ids_of_its_own(two: Two, merging: Cli) -> None:
-    rows = {s: f"INSERT INTO tree VALUES (1, NULL, '{s}'), (2, 1, 'a'), (3, 1, '{s} b')" for s in "AB"}
-    urls = two("sqlite", "CREATE TABLE tree (id INTEGER PRIMARY KEY, parent INTEGER, name TEXT)", rows["A"], rows["B"])
+    tree = "tree (id INTEGER PRIMARY KEY, parent INTEGER, name TEXT)"
+    urls = two("sqlite", {tree: lambda s: [f"1, NULL, '{s}'", "2, 1, 'a'", f"3, 1, '{s} b'"]})
     drafted = 'id   = ["id"]\nkeep = ["parent", "name"]'
-    tree = 'id   = ["id"]\nkeep = ["name"]\nof.parent = "tree"'
-    refused = merging(urls, (drafted, f'match = ["parent", "name"]\n{tree}')).out
+    rules = 'id   = ["id"]\nkeep = ["name"]\nof.parent = "tree"'
+    refused = merging(urls, (drafted, f'match = ["parent", "name"]\n{rules}')).out
     assert "match of tree: by ids of matched rows not known yet: take other columns" in refused
-    done = merging(urls, (drafted, f'match = ["name"]\n{tree}'), options=("--dry-run",))
+    done = merging(urls, (drafted, f'match = ["name"]\n{rules}'), options=DRY)
     assert "stayed away: 1 rows of tree" in done.out, done.out + done.err
 
 
 def test_ids_of_a_table_of_two_rows_are_never_called_ids_of_no_table(two: Two, merging: Cli) -> None:
-    tables = (
-        "CREATE TABLE alliance (id INTEGER PRIMARY KEY, name TEXT);"
-        "CREATE TABLE hero (id INTEGER PRIMARY KEY, name TEXT, alliance_id INTEGER)"
-    )
-    rows = {
-        s: ";".join(
-            [f"INSERT INTO alliance VALUES ({i}, '{s}{i}')" for i in (1, 2)]
-            + [f"INSERT INTO hero VALUES ({i}, '{s}{i}', {i % 3})" for i in range(1, 41)]
-        )
-        for s in "AB"
+    tables: Tables = {
+        "alliance (id INTEGER PRIMARY KEY, name TEXT)": named(1, 2),
+        "hero (id INTEGER PRIMARY KEY, name TEXT, alliance_id INTEGER)": lambda s: (
+            f"{i}, '{s}{i}', {i % 3}" for i in range(1, 41)
+        ),
     }
-    urls = two("sqlite", tables, rows["A"], rows["B"])
+    urls = two("sqlite", tables)
     drafted, wrong = 'id   = ["id", "alliance_id"]\nkeep = ["name"]', 'id   = ["id"]\nkeep = ["name", "alliance_id"]'
-    assert "look again" not in merging(urls, options=("--dry-run",)).out
-    kept = merging(urls, (drafted, wrong), options=("--dry-run",))
-    assert "alliance_id is in keep, and ids of alliance.id: move what is an id to id" in " ".join(kept.out.split())
+    assert "look again" not in merging(urls, options=DRY).out
+    kept = merging(urls, (drafted, wrong), options=DRY)
+    assert "alliance_id is in keep, and ids of alliance.id: move what is an id to id" in said(kept)
 
 
 def test_a_key_of_first_characters_that_two_rows_would_have_is_said_by_the_database(two: Two, merging: Cli) -> None:
-    tables = "CREATE TABLE t (id INT PRIMARY KEY, n TEXT, UNIQUE KEY (n(3)))"
-    urls = two("mariadb", tables, "INSERT INTO t VALUES (1, 'abc1')", "INSERT INTO t VALUES (1, 'abc2'), (2, 'xyz')")
+    rows = {"A": ["1, 'abc1'"], "B": ["1, 'abc2'", "2, 'xyz'"]}
+    urls = two("mariadb", {"t (id INT PRIMARY KEY, n TEXT, UNIQUE KEY (n(3)))": rows.__getitem__})
     refused = merging(urls, code=ExitCode.MERGE_REFUSED)
     assert "nothing was changed; two rows would have one key" in " ".join(refused.err.split())
     execute(urls[1], "DELETE FROM t WHERE id = 1")
@@ -480,9 +436,9 @@ def test_a_key_of_first_characters_that_two_rows_would_have_is_said_by_the_datab
     assert rows_of(urls[0], "SELECT count(*) FROM t") == [(2,)]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_expressions_that_the_database_does_not_know_are_refused_all_at_once(two: Two, merging: Cli, kind: str) -> None:
-    urls = two(kind, "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)", "", "INSERT INTO t VALUES (1, 2, 3)")
+    urls = two(kind, {"t (id INT PRIMARY KEY, a INT, b INT)": lambda s: ["1, 2, 3"] * (s == "B")})
     texts = 'sql.a = "aa + :offset"\nsql.b = "nothing(b)"'
     refused = merging(urls, ('"a", "b"', '"id"'), ('id   = ["id"]', ""), ('"id"]', f'"id"]\n{texts}'))
     assert refused.code == ExitCode.MERGE_REFUSED

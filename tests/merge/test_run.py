@@ -1,7 +1,6 @@
 """Merges on three kinds of databases: every word of a map, the proof, the mark, and what stays as it was."""
 
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ from snowredis.merge.databases import Progress
 from snowredis.merge.run import merge
 from snowredis.merge.translation import Translation
 from tests.merge import game
-from tests.merge.conftest import schema_of
+from tests.merge.conftest import Cli, Tables, Two, empty, schema_of
 from tests.support.databases import mariadb
 from tests.support.statements import execute, rows_of
 
 KINDS = ("sqlite", "postgresql", "mariadb")
-Two = Callable[..., tuple[str, str]]
-Cli = Callable[..., Any]
 
 
 @pytest.fixture(params=KINDS)
@@ -43,16 +40,14 @@ OF = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("base", [0, 7_300_000_000_000_000_000])
 def test_an_expression_has_the_new_id_of_any_table(two: Two, merging: Cli, kind: str, base: int) -> None:
-    tables = "CREATE TABLE hero (id BIGINT PRIMARY KEY, name VARCHAR(9)); CREATE TABLE t (s VARCHAR(9), v VARCHAR(40))"
     ids = {s: [base + (i << 22) + (i > 9 and ord(s)) if base else i * 3 for i in range(1, 31)] for s in "AB"}
-    rows = {
-        s: ";".join(
-            f"INSERT INTO hero VALUES ({an_id}, '{s}{n}'); INSERT INTO t VALUES ('{s}{n}', 'p:{an_id}')"
-            for n, an_id in enumerate(ids[s])
-        )
-        for s in "AB"
+    tables: Tables = {
+        "hero (id BIGINT PRIMARY KEY, name VARCHAR(9))": lambda s: (
+            f"{an_id}, '{s}{n}'" for n, an_id in enumerate(ids[s])
+        ),
+        "t (s VARCHAR(9), v VARCHAR(40))": lambda s: (f"'{s}{n}', 'p:{an_id}'" for n, an_id in enumerate(ids[s])),
     }
-    urls = two(kind, tables, rows["A"], rows["B"])
+    urls = two(kind, tables)
     edits = [('match = ["v"]', ""), ('rows = "?"', 'rows = "copy"')] if kind == "sqlite" else []
     done = merging(urls, *edits, ('ask  = ["v"]', f'sql.v = "{OF[kind]}"'), code=0)
     assert f"t.v: {9 if base else 30} of 30 values change, such as 'p:" in " ".join(done.out.split())
@@ -62,38 +57,29 @@ def test_an_expression_has_the_new_id_of_any_table(two: Two, merging: Cli, kind:
 
 def test_types_and_widths_that_few_tables_have_are_no_matter(two: Two, merging: Cli) -> None:
     """Zeros that are only shown, digits in bytes, and more columns than a function of SQLite takes."""
-    rows = "INSERT INTO people VALUES (1), (12); INSERT INTO t VALUES ({0})"
-    urls = two(
-        "mariadb",
-        "CREATE TABLE people (id INT(8) ZEROFILL PRIMARY KEY); CREATE TABLE t (people_id INT(8) ZEROFILL)",
-        *[rows.format("12"), rows.format("1")],
-    )
+    tables: Tables = {
+        "people (id INT(8) ZEROFILL PRIMARY KEY)": lambda _: ["1", "12"],
+        "t (people_id INT(8) ZEROFILL)": lambda s: ["12" if s == "A" else "1"],
+    }
+    urls = two("mariadb", tables)
     assert merging(urls, ('ask  = ["people_id"]', 'id = ["people_id"]')).code == 0
     assert rows_of(urls[0], "SELECT people_id FROM t ORDER BY 1") == [(12,), (101,)]
     columns = "".join(f", c{n} TEXT" for n in range(300))
-    urls = two(
-        "sqlite",
-        f"CREATE TABLE t (id INTEGER PRIMARY KEY, pal BLOB{columns})",
-        "",
-        "INSERT INTO t (id, pal) VALUES (7, CAST('7' AS BLOB))",
-    )
+    row = "INSERT INTO t (id, pal) VALUES (7, CAST('7' AS BLOB))"
+    urls = two("sqlite", {f"t (id INTEGER PRIMARY KEY, pal BLOB{columns})": empty}, "", row)
     merging(urls, ('keep = ["pal", ', 'id = ["id", "pal"]\nkeep = ['), ('id   = ["id"]\n', ""), code=0)
     assert rows_of(urls[0], "SELECT id, pal FROM t") == [(17, b"17")]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_values_that_are_no_numbers_stay_in_columns_of_numbers(two: Two, merging: Cli, kind: str) -> None:
-    rows = {s: f"INSERT INTO t VALUES ({n}, 'NaN'), ({n + 1}, 7), ({n + 2}, 0)" for s, n in (("A", 1), ("B", 2))}
-    urls = two(kind, "CREATE TABLE t (n INTEGER, owner NUMERIC)", rows["A"], rows["B"])
+    def rows(side: str) -> list[str]:
+        return [f"{n + (side == 'B')}, {owner}" for n, owner in enumerate(("'NaN'", 7, 0))]
+
+    urls = two(kind, {"t (n INTEGER, owner NUMERIC)": rows})
     merging(urls, ('keep = ["n", "owner"]', 'id = ["owner"]\nkeep = ["n"]'), code=0)
-    assert [str(owner) for _, owner in rows_of(urls[0], "SELECT * FROM t ORDER BY n, owner")] == [
-        "NaN",
-        "7",
-        "NaN",
-        "0",
-        "17",
-        "0",
-    ]
+    owners = [str(owner) for _, owner in rows_of(urls[0], "SELECT * FROM t ORDER BY n, owner")]
+    assert owners == ["NaN", "7", "NaN", "0", "17", "0"]
 
 
 def contents(url: str) -> dict[str, list[Any]]:
@@ -267,14 +253,17 @@ TRIGGERS = {
 
 
 @pytest.mark.parametrize("kind", TRIGGERS)
-def test_triggers_do_not_run_and_are_there_afterwards(request: pytest.FixtureRequest, kind: str, merging: Cli) -> None:
-    server = request.getfixturevalue(f"{kind}_server")
-    urls = server.new_database(), server.new_database()
-    for url, side in zip(urls, "AB", strict=True):
-        key = "INTEGER PRIMARY KEY" if kind == "sqlite" else "serial PRIMARY KEY"
-        table = f"CREATE TABLE t (id {key}, parent integer REFERENCES t (id), name text)"
-        rows = f"INSERT INTO t (id, parent, name) VALUES (1, NULL, '{side}a'), (2, 1, '{side}b'), (3, 3, '{side}c')"
-        execute(url, table, "CREATE TABLE log (what text)", rows, *TRIGGERS[kind])
+def test_triggers_do_not_run_and_are_there_afterwards(two: Two, kind: str, merging: Cli) -> None:
+    key = "INTEGER PRIMARY KEY" if kind == "sqlite" else "serial PRIMARY KEY"
+    tables: Tables = {
+        f"t (id {key}, parent integer REFERENCES t (id), name text)": lambda s: (
+            f"{i}, {parent}, '{s}{name}'" for i, parent, name in ((1, "NULL", "a"), (2, 1, "b"), (3, 3, "c"))
+        ),
+        "log (what text)": empty,
+    }
+    urls = two(kind, tables)
+    for url in urls:
+        execute(url, *TRIGGERS[kind])
     merging(urls, code=0)
     children = "SELECT c.name, p.name FROM t c JOIN t p ON p.id = c.parent WHERE c.id > 3 ORDER BY 1"
     assert rows_of(urls[0], children) == [("Bb", "Ba"), ("Bc", "Bc")]
@@ -301,20 +290,17 @@ def test_rows_with_keys_that_are_no_numbers_are_matched_or_the_first(
             return f"x'{digits}'"
         return f"'\\x{digits}'" if type_ == "bytea" else f"'{uuid.UUID(digits)}'"
 
-    tables = (
-        f"CREATE TABLE hero (id {type_} PRIMARY KEY, name VARCHAR(20) UNIQUE, n INT);"
-        f"CREATE TABLE pet (id INTEGER PRIMARY KEY, hero_id {type_} REFERENCES hero (id), owner {type_}, n INT);"
-        f"CREATE TABLE flag (id {type_} PRIMARY KEY)"
-    )
-    rows = {
-        s: ";".join(
-            [f"INSERT INTO hero VALUES ({key(i + at)}, '{'both' if i < 4 else s}{i}', {i}000)" for i in range(1, 9)]
-            + [f"INSERT INTO pet VALUES ({i}, {key(i + at)}, {key(i + at)}, {i}000)" for i in range(1, 9)]
-            + [f"INSERT INTO flag VALUES ({key(i + at // 100)})" for i in range(1, 9)]
-        )
-        for s, at in (("A", 100), ("B", 600))
+    first, eight = {"A": 100, "B": 600}, range(1, 9)
+    tables: Tables = {
+        f"hero (id {type_} PRIMARY KEY, name VARCHAR(20) UNIQUE, n INT)": lambda s: (
+            f"{key(i + first[s])}, '{'both' if i < 4 else s}{i}', {i}000" for i in eight
+        ),
+        f"pet (id INTEGER PRIMARY KEY, hero_id {type_} REFERENCES hero (id), owner {type_}, n INT)": lambda s: (
+            f"{i}, {key(i + first[s])}, {key(i + first[s])}, {i}000" for i in eight
+        ),
+        f"flag (id {type_} PRIMARY KEY)": lambda s: (key(i + first[s] // 100) for i in eight),
     }
-    urls = two(kind, tables, rows["A"], rows["B"])
+    urls = two(kind, tables)
     kept, edits = 'keep = ["hero_id", "owner", "n"]', [("[hero]\n", '[hero]\nmatch = ["name"]\n')]
     edits += [('taken.name = "?"', ""), ('rows = "?"', 'rows = "first"')]
     refused = merging(urls, *edits).out
@@ -332,9 +318,8 @@ def test_rows_with_keys_that_are_no_numbers_are_matched_or_the_first(
 
 
 def test_a_sequence_that_a_default_names_by_a_text_is_counted(two: Two, merging: Cli) -> None:
-    tables = "CREATE SEQUENCE s; CREATE TABLE t (id int DEFAULT nextval('s'::text) PRIMARY KEY, n text)"
-    rows = "INSERT INTO t (n) VALUES ('a')"
-    urls = two("postgresql", tables, rows, rows.replace("a", "b"))
+    tables: Tables = {"t (id int DEFAULT nextval('s'::text) PRIMARY KEY, n text)": lambda s: [f"DEFAULT, '{s}'"]}
+    urls = two("postgresql", tables, "CREATE SEQUENCE s")
     merging(urls, code=0)
-    execute(urls[0], rows)
+    execute(urls[0], "INSERT INTO t (n) VALUES ('new')")
     assert rows_of(urls[0], "SELECT id FROM t ORDER BY id") == [(1,), (11,), (12,)]
