@@ -2,25 +2,22 @@
 
 Follows the scripts step by step; the tests of their contract hold for both. It loses nothing, and so has no steps 3 and
 4 (lose, adopt), and no floors: each pool is new. There is no server to identify, and its clock does not go back. No
-process dies while the pool lives, and it does not end.
+process dies while the pool lives, and it does not end. Nobody looks at it, so it keeps no events and no figures.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
 from snowredis.snowflake.protocol import messages, pool_config
 from snowredis.snowflake.protocol.messages import LossReason, Seen, hash_of
-from snowredis.snowflake.protocol.record import EventKind, FloorReason, LeaseRecord
+from snowredis.snowflake.protocol.record import LeaseRecord
 
 # hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
 FIRST_DIGITS = 12
-# time between two looks for leases that ended, as in pool.lua
-SWEEP_AGAIN_MS = 200
 
 
 def is_held(record: LeaseRecord, token: str, terms: messages.Terms, pending: str) -> bool:
@@ -43,17 +40,10 @@ class MemoryStore:
         self.config = config
         self._server_time_ms = server_time_ms
         self._lock = threading.RLock()
-        # used in the names of incarnations and events
-        self._serials = itertools.count(1)
         self._records: dict[int, LeaseRecord] = {}
         # when a claim preferred others to a worker id, whose turn is later then
         self._passed: dict[int, int] = {}
-        now = self._swept_ms = server_time_ms()
-        self._incarnation, self._version = f"{now}-{0:08x}{next(self._serials):x}", 0
-        # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
-        self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=pool_config.MAX_EVENTS)
-        self._counts: Counter[str] = Counter()
-        self._event(EventKind.FLOOR, -1, now, LeaseRecord(lanes_ms=(now,)), reason=FloorReason.NO_POOL)
+        self._incarnation, self._version = f"{server_time_ms()}-{1:09x}", 0
 
     def prepare(self) -> None:
         """Learn what a claim needs: nothing."""
@@ -86,40 +76,7 @@ class MemoryStore:
     def _pool(self, now: int) -> tuple[int, Seen, int, None]:
         """Return the fields that all replies have, for a call that is about to return."""
         self._version += 1
-        self._sweep(now)
         return now, Seen(self._incarnation, self._version), 0, None
-
-    def _sweep(self, now: int) -> None:
-        """Write which leases ended since the last call."""
-        if 0 <= now - self._swept_ms < SWEEP_AGAIN_MS:
-            return
-        for worker, record in sorted(self._records.items(), key=lambda item: (item[1].lease_end_ms, item[0])):
-            self._note_end(worker, record, now)
-        self._swept_ms = now
-
-    def _event(self, kind: str, worker: int, at_ms: int, record: LeaseRecord, count: str = "", **more: object) -> None:
-        """Write an event, and count it; *count*: the name of its counter, if that is not *kind*."""
-        fields = {"event": kind, "worker": worker, "owner": record.owner, "from": record.lanes_ms[0]}
-        fields |= {"until": record.until_ms, "at": at_ms} | more
-        # like ids of a stream, these only grow, whatever the clock does
-        newest_ms = max(self._server_time_ms(), int(self._entries[-1][0].split("-")[0]) if self._entries else 0)
-        entry = {name: str(value) for name, value in fields.items()}
-        self._entries.append((f"{newest_ms}-{next(self._serials)}", entry))
-        self._counts[count or kind] += 1
-
-    def _note_end(self, worker: int, record: LeaseRecord, now: int) -> None:
-        """Write that a lease ended without a release, unless _sweep() did; before its record is changed."""
-        if not record.token_hash or not min(self._swept_ms, now) < record.lease_end_ms <= now:
-            return
-        more = {"stats": record.stats, "claimed": record.claimed_ms, "renewed": record.renewed_ms}
-        more["outage"] = messages.lane_until_ms(record.until_ms, record.outage_lane_ms)
-        self._event(EventKind.EXPIRED, worker, record.lease_end_ms, record, "expired", **more)
-
-    def _note_return(self, worker: int, record: LeaseRecord, now: int) -> None:
-        """Write that the holder of a lease goes on, if the lease had ended; before its record is changed."""
-        self._note_end(worker, record, now)
-        if record.token_hash and record.lease_end_ms <= now:
-            self._event(EventKind.RETURNED, worker, now, record, ended=record.lease_end_ms)
 
     def _extend(self, worker: int, record: LeaseRecord, now: int, capped: int, *, has_lane: bool) -> LeaseRecord:
         """Store *record* with its lease and its reservations extended, and return it."""
@@ -127,9 +84,7 @@ class MemoryStore:
         if reserve_ms and has_lane and capped + reserve_ms > record.lanes_ms[-1]:
             record = record._replace(outage_ms=max(record.outage_ms, capped + reserve_ms))
         self._records[worker] = record = record._replace(
-            until_ms=max(record.until_ms, capped + ttl_ms),
-            lease_end_ms=max(record.lease_end_ms, now + ttl_ms),
-            renewed_ms=now,
+            until_ms=max(record.until_ms, capped + ttl_ms), lease_end_ms=max(record.lease_end_ms, now + ttl_ms)
         )
         return record
 
@@ -152,7 +107,6 @@ class MemoryStore:
         if isinstance(chosen, messages.ClaimRefused):
             return chosen
         before = self._records.get(chosen, LeaseRecord(lanes_ms=(0,) * self.config.layout.namespaces))
-        self._note_end(chosen, before, now)
         lanes_ms = self._marks_ms(before)
         if self.config.outage_reserve_ms:
             lanes_ms[-1] = before.outage_mark_ms
@@ -162,13 +116,9 @@ class MemoryStore:
             renewal_id=first_renewal_id,
             lanes_ms=tuple(lanes_ms),
             before=before.token_hash,
-            claimed_ms=now,
             owner=request.owner,
         )
-        granted = self._granted(chosen, record, now, capped, request)
-        lanes, record = ",".join(map(str, lanes_ms)), self._records[chosen]
-        self._event(EventKind.CLAIMED, chosen, now, record, "claims", lanes=lanes, outage=record.outage_ms)
-        return granted
+        return self._granted(chosen, record, now, capped, request)
 
     def _granted(
         self, worker: int, record: LeaseRecord, now: int, capped: int, request: messages.ClaimRequest
@@ -217,7 +167,6 @@ class MemoryStore:
             return messages.Behind(*self._pool(now), mark_ms - usable_from_ms)
         if rank < 5:
             return best
-        self._counts["refused"] += messages.GIVES_UP in options
         first_ms = min(record.lease_end_ms for record in records.values())
         return messages.PoolFull(*self._pool(now), max(0, first_ms - now))
 
@@ -231,36 +180,21 @@ class MemoryStore:
             is_later = max(record.until_ms, record.lanes_ms[0]) > terms.lanes_ms[0]
             # no copy of the caller may have given its outage lane back
             keeps = not is_copied and (not is_later or record.before == token_hash)
-            lost = LeaseRecord(owner=request.owner, until_ms=terms.until_ms)
-            outage_ms = (terms.outage_until_ms or 0) if keeps else 0
-            self._event(EventKind.LOST, worker, now, lost, reason=reason, outage=outage_ms)
             return messages.Lost(*self._pool(now), reason, keeps)
-        self._note_return(worker, record, now)
-        if request.stats.clock_backs > record.stats.clock_backs:
-            self._event(EventKind.CLOCK_BACK, worker, now, record, stats=request.stats)
-        renewed = record._replace(renewal_id=request.pending, stats=request.stats, owner=request.owner)
+        renewed = record._replace(renewal_id=request.pending)
         renewed = self._extend(worker, renewed, now, capped, has_lane=has_lane)
         return messages.Renewed(*self._pool(now), self._terms(worker, renewed, has_lane=has_lane), False)
 
     def _release(self, request: messages.ReleaseRequest) -> messages.Reply:
         now, _ = self._read_clocks(request.caller_ms)
         worker, record = request.lease.worker, self._records.get(request.lease.worker)
-        pending = request.pending
-        if record is None or not is_held(record, request.token, request.lease, pending):
+        if record is None or not is_held(record, request.token, request.lease, request.pending):
             return messages.Gone(*self._pool(now))
-        self._note_return(worker, record, now)
-        marks_ms = self._marks_after(record, request)
-        more = {"stats": request.stats, "claimed": record.claimed_ms, "renewed": record.renewed_ms}
-        more["outage"] = marks_ms[-1] if self.config.outage_reserve_ms else 0
-        self._event(EventKind.RELEASED, worker, now, record, "releases", **more)
         self._records[worker] = LeaseRecord(
             incarnation=record.incarnation,
             lease_end_ms=now,
-            lanes_ms=marks_ms,
+            lanes_ms=self._marks_after(record, request),
             before=record.before,
-            claimed_ms=record.claimed_ms,
-            renewed_ms=record.renewed_ms,
-            stats=request.stats,
         )
         return messages.Released(*self._pool(now))
 

@@ -29,8 +29,6 @@ MAX_TTL_MS = 24 * 3600 * 1000
 DEFAULT_OUTAGE_RESERVE_MS = 24 * 3600 * 1000
 # a longer outage_reserve is a mistake, too
 MAX_OUTAGE_RESERVE_MS = 31 * MAX_TTL_MS
-# length of the stream of events, as in pool.lua: an event takes about 250 bytes, 20,000 of them 5 MB
-MAX_EVENTS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.ids import pure_path
 from snowredis.snowflake.lease.conversation import Conversation
+from snowredis.snowflake.protocol.messages import ClaimRequest, ReleaseRequest, Request
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.upkeep.heartbeat import Heartbeat, HeartbeatThread
 from snowredis.testing import ManualClock, memory_pool
@@ -129,11 +130,17 @@ class Service:
 
 @pytest.mark.parametrize("leave", [SnowflakeGenerator.close, SnowflakeGenerator.suspend])
 def test_the_finalizer_of_a_cycle_can_make_ids_and_release_the_worker_id(
-    leave: Callable[[SnowflakeGenerator], None],
+    monkeypatch: pytest.MonkeyPatch, leave: Callable[[SnowflakeGenerator], None]
 ) -> None:
     clock = ManualClock()
     store = memory_pool(clock=clock).memory_store(PoolConfig(name="cycle"))
-    made: list[int] = []
+    made, asked, ask = list[int](), list[type](), store.ask
+
+    def note(request: Request) -> Any:
+        asked.append(type(request))
+        return ask(request)
+
+    monkeypatch.setattr(store, "ask", note)
 
     def finalize(ids: SnowflakeGenerator) -> None:
         # past the reservation
@@ -146,7 +153,7 @@ def test_the_finalizer_of_a_cycle_can_make_ids_and_release_the_worker_id(
     Service(SnowflakeGenerator(store, clock=clock), finalize)
     gc.collect()
     assert len(made) == 2
-    assert [event["event"] for _, event in store._entries] == ["floor", *["claimed", "released"] * 2]
+    assert asked == [ClaimRequest, ReleaseRequest] * 2
     assert not [member for member in EXIT.members if getattr(member, "pool", "") == "cycle"]
 
 

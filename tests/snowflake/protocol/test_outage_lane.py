@@ -1,6 +1,5 @@
 """The outage lane of a worker id, in every store: what is reserved, kept, given back and granted again."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -364,32 +363,6 @@ def test_a_token_in_two_records_gets_a_third_worker_id_if_the_older_one_is_claim
     once_more = Holder(store, wall_ms, token=first.token).claim()
     assert once_more.worker not in (first.worker, again.worker)
     assert isinstance(again.ask_renew(), Renewed)
-
-
-# --- events in memory: those of a real Redis are in test_real_redis.py --------------------------------
-
-
-def test_a_pool_in_memory_writes_each_event_once_with_what_was_reserved(request: pytest.FixtureRequest) -> None:
-    request.param = "memory"
-    for pool in open_place(request, WITH_LANE):
-        began_ms = pool.now_ms()
-        renewed, released, taken, living = (pool.holder().claim() for _ in range(4))
-        pool.elapse(TTL_MS + 1)
-        for each in (living, renewed):
-            assert isinstance(each.ask_renew(), Renewed)
-        assert released.release("1001")
-        heirs = [pool.holder().claim() for _ in range(2)]
-        taken.lost()
-        happened = [fields for _, fields in pool.store._entries]  # type: ignore[attr-defined]
-        counts = {"floor": 1, "claimed": 6, "expired": 4, "returned": 3, "released": 1, "lost": 1}
-        assert Counter(fields["event"] for fields in happened) == counts
-        times = {(fields["claimed"], fields["renewed"]) for fields in happened if "renewed" in fields}
-        assert times == {(str(began_ms), str(began_ms))}
-        reserved = {fields["event"]: (fields["worker"], fields["outage"]) for fields in happened if "outage" in fields}
-        assert reserved["released"] == (str(released.worker), str(released.outage_ms))
-        assert reserved["claimed"] == (str(heirs[1].worker), str(heirs[1].outage_ms))
-        assert reserved["lost"] == (str(taken.worker), str(taken.outage_ms))
-        assert happened[-2]["lanes"] == ",".join(map(str, heirs[1].lanes_ms))
 
 
 # --- settings ---------------------------------------------------------------------------------------
