@@ -14,8 +14,8 @@ HERE = Path(__file__).parent
 ELSEWHERE = {
     "pydantic": "test_pydantic.py",
     "FastAPI, with a model": "test_pydantic.py",
-    "Django's `JsonResponse` and `json_script`": "programs/django_json.py",
-    "Django Ninja": "programs/django_json.py",
+    "Django's `JsonResponse` and `json_script`": "programs/django_project/shop/tests.py",
+    "Django Ninja": "programs/django_project/shop/tests.py",
     "Django REST framework, drf-spectacular": "programs/django_rest.py",
     "graphene-django, strawberry-django": "programs/django_graphql.py",
 }
