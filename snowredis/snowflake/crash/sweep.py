@@ -34,15 +34,14 @@ UNUSED_S = 3600.0
 UNKNOWN_S = 24 * 3600.0
 # the same for a process that ended while its claim had no reply, in an outage
 UNANSWERED_S = 60.0
-# leases of dead processes that are released at once, by a claim, for which an id has to wait
-MOST_AT_ONCE = 8
+# leases of dead processes that are released by a claim, for which an id has to wait, and by a heartbeat
+MOST_AT_CLAIM, MOST_AT_BEAT = 8, 200
+# no more are released after this time, in s, by a claim; and after this part of the time between two heartbeats
+LONGEST_S, BEAT_SHARE = 1.0, 0.25
 # one look in so many removes such files, too, in this many directories
 CLEAN_ONE_IN, MOST_CLEANED = 500, 100
 # files that one look reads, if there are more: each takes some 10 us
 MOST_LOOKED_AT = 100
-# other threads wait for a conversation with Redis, and so does the renewal of this process' own lease
-LONGEST_S = 1.0
-
 
 T = TypeVar("T")
 
@@ -91,24 +90,26 @@ class DeadProcesses:
         # the number of the file that is looked at next; each process begins at another one
         self._next = RANDOM.randrange(MOST_LOOKED_AT)
 
-    def release(self, *, only_next: bool = False) -> int:
-        """Release leases that dead processes of this machine left, MOST_AT_ONCE at most.
+    def release(self, beat_s: float = 0.0) -> int:
+        """Release leases that dead processes of this machine left: a few, for a claim.
 
         Never raises, except for what interrupts this thread. Blocks for one round trip to Redis each; LOCK_LIMIT_S for
         another thread.
 
         Args:
-            only_next: look at one neighbor, each time at another one, and at the others only if that one is dead. So a
-                heartbeat costs the same however many neighbors there are.
+            beat_s: in a heartbeat, the time between two. Many are released then, but no longer than leaves time for the
+                next renewal. It looks at one neighbor, each time at another one, and at the others only if that one is
+                dead: so it costs the same however many neighbors there are.
 
         Returns:
             how many worker ids are available again.
         """
         try:
             access = self._own_access()
-            if access is None or not self._sees_death(access, only_next=only_next):
+            if access is None or not self._sees_death(access, only_next=beat_s > 0):
                 return 0
-            return self._talk(sweep, self._store, MOST_AT_ONCE, access, LONGEST_S)
+            most, longest_s = (MOST_AT_BEAT, beat_s * BEAT_SHARE) if beat_s else (MOST_AT_CLAIM, LONGEST_S)
+            return sweep(self._store, access, self._talk, most, longest_s)
         except SnowredisError:
             return 0
         except Exception as error:
@@ -145,20 +146,22 @@ class DeadProcesses:
             disown()
 
 
-def sweep(store: messages.Store, most: int, access: RecordAccess, longest_s: float) -> int:
+def sweep(store: messages.Store, access: RecordAccess, talk: Callable[..., int], most: int, longest_s: float) -> int:
     """Release leases of *store* that dead processes left, *most* at most; return how many were released.
 
+    Each in a conversation of its own: other threads may want to talk to Redis, as to renew this process' own lease.
+
     Blocks:
-        for one round trip to Redis each, two for a claim without a reply; none is begun after *longest_s*.
+        for one round trip to Redis each, two for a claim without a reply; no second one is begun after *longest_s*.
 
     Raises:
         StoreUnavailable: Redis did not reply; the files stay, and somebody tries again.
     """
     released, until_s = 0, time.monotonic() + longest_s
     for files, name in _dead(access, [*_files(access.siblings), *_files(access.children)]):
-        if released >= most or (released and time.monotonic() >= until_s):
+        released += talk(_release_one, store, access.own, files, name)
+        if released >= most or time.monotonic() >= until_s:
             break
-        released += _release_one(store, access.own, files, name)
     return released
 
 
@@ -240,7 +243,7 @@ def _release_one(store: messages.Store, own: ProcessName, files: Directory, name
         if credentials and name.process._replace(image=own.image) == own:
             # an exec: this process goes on as another program
             credentials = credentials._replace(end=End.EXIT)
-        worker = release_dead(store, credentials) if credentials else None
+        worker = release_dead(store, credentials, now_ms()) if credentials else None
     except StoreUnavailable:
         # it may have been released. Nothing of it goes back then, so a process may still take the outage lane over
         with contextlib.suppress(OSError):
@@ -255,8 +258,10 @@ def _release_one(store: messages.Store, own: ProcessName, files: Directory, name
     return worker is not None
 
 
-def release_dead(store: messages.Store, credentials: Credentials) -> int | None:
+def release_dead(store: messages.Store, credentials: Credentials, caller_ms: int) -> int | None:
     """Release the lease of a process that has ended, in one attempt: all that was reserved counts as used.
+
+    Or a lease that a claim without a reply may have got.
 
     Blocks:
         for one round trip to Redis, two for a claim without a reply.
@@ -267,17 +272,17 @@ def release_dead(store: messages.Store, credentials: Credentials) -> int | None:
     Raises:
         StoreUnavailable: Redis did not reply; call again.
     """
-    began_ms, token, terms, pending, owner = now_ms(), *credentials[:4]
+    token, terms, pending, owner = credentials[:4]
     opened = messages.KILLED if credentials.end == End.KILLED else ""
     if not terms.lanes_ms:
         # ended before the reply came: the same claim again has the same result. It made no ids, so nothing died
         reply = store.ask(
-            messages.ClaimRequest(messages.Seen(), began_ms, token, owner, options=messages.WANTS_LANE + messages.NOW)
+            messages.ClaimRequest(messages.Seen(), caller_ms, token, owner, options=messages.WANTS_LANE + messages.NOW)
         )
         if not isinstance(reply, messages.Granted):
             return None
         terms, pending, opened = reply.terms, "", "0" * len(reply.terms.lanes_ms)
-    request = messages.ReleaseRequest(messages.Seen(), began_ms, token, terms, pending, opened, credentials.stats)
+    request = messages.ReleaseRequest(messages.Seen(), caller_ms, token, terms, pending, opened, credentials.stats)
     return terms.worker if isinstance(store.ask(request), messages.Released) else None
 
 

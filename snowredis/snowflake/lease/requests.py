@@ -16,8 +16,8 @@ from snowredis.process import VERSION
 from snowredis.process.log import log
 from snowredis.process.names import PROCESS, owner_text, process_mark, random_name
 from snowredis.process.threads import is_interruption
-from snowredis.snowflake.crash.record import NO_RECORD
-from snowredis.snowflake.crash.sweep import DeadProcesses
+from snowredis.snowflake.crash.record import NO_RECORD, Credentials
+from snowredis.snowflake.crash.sweep import DeadProcesses, release_dead
 from snowredis.snowflake.lease.context import Context, PoolView
 from snowredis.snowflake.lease.conversation import Conversation
 from snowredis.snowflake.lease.held import Claimed, HeldLease, LeaseSlot
@@ -325,18 +325,13 @@ class LeaseManager:
                 raise
 
     def _send_withdrawal(self, token: str, owner: str) -> None:
-        serial, generation = self.slot.next_serial(), self._guard.generation
+        self._guard.check()
         # a child that was forked meanwhile withdraws nothing
-        if self._guard.forked_since(generation) or self.slot.asked[0] != token:
-            return
-        options = messages.WANTS_LANE + messages.NOW
-        request = messages.ClaimRequest(self.view.seen, self._context.now_ms(), token, owner, options=options)
-        reply = self.store.ask(request)
-        # as in claim(): the token has a reply
-        self.slot.set_asked("", "")
-        if isinstance(reply, messages.Granted):
-            held = HeldLease.granted(reply.terms, self.store.config, token, serial, generation)
-            self._send_release(held, "0" * len(held.terms.lanes_ms), messages.NO_STATS)
+        if self.slot.asked[0] == token:
+            release_dead(self.store, Credentials(token, owner=owner), self._context.now_ms())
+            # as in claim(): the token has a reply
+            self.slot.set_asked("", "")
+            self.slot.clear_record()
 
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""

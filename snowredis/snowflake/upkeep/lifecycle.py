@@ -13,7 +13,6 @@ from snowredis.core.lanes import SEALED
 from snowredis.process.log import log
 from snowredis.process.threads import locked
 from snowredis.snowflake.crash.record import Credentials
-from snowredis.snowflake.crash.sweep import MOST_AT_ONCE
 from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.lease.context import Context
 from snowredis.snowflake.lease.held import Claimed, HeldLease
@@ -22,11 +21,6 @@ from snowredis.snowflake.protocol.messages import NO_STATS, pool_id
 from snowredis.snowflake.upkeep.heartbeat import HeartbeatThread
 from snowredis.snowflake.upkeep.pace import Asked, Pace
 from snowredis.snowflake.upkeep.renewing import OUTAGE_MS, Renewals
-
-# how often a heartbeat releases MOST_AT_ONCE leases of dead processes
-TIMES_AT_BEAT = 25
-# the part of the time between two heartbeats after which the rest of them wait for the next one
-SWEEP_SHARE = 0.25
 
 _NO_LEASE = (
     "This process has no lease, and no process with the same parent ended with one: it makes ids as soon as Redis "
@@ -230,12 +224,7 @@ class LeaseLifecycle:
         """Log that heartbeats succeed again, if they failed, and release what dead processes left."""
         if self.pace.succeeded(Asked.BEAT):
             log.warning("pool %s: heartbeats succeed again", self._pool)
-        # a few at a time, since other threads may want to talk to Redis, and no longer than leaves time for a renewal
-        until_s = self._clock.monotonic() + self._context.config.heartbeat_ms / 1000 * SWEEP_SHARE
-        for number in range(TIMES_AT_BEAT):
-            released = self._leases.dead_processes.release(only_next=number == 0)
-            if released < MOST_AT_ONCE or self._clock.monotonic() >= until_s:
-                break
+        self._leases.dead_processes.release(self._context.config.heartbeat_ms / 1000)
 
     # --- the end -----------------------------------------------------------------------------------
 

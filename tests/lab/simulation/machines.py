@@ -62,7 +62,7 @@ class Parent:
 
     def run(self, machines: Machines) -> None:
         with contextlib.suppress(SnowredisError):
-            machines.sweep(self, MOST)
+            machines.sweep(self, MOST, lambda talk, *args: int(talk(*args)))
         self.alive = False
 
 
@@ -166,11 +166,11 @@ class Machines:
         family, _, name = path.rpartition("/")
         return FileName.parse(name, family.partition(" ")[0])
 
-    def sweep(self, process: Process | Parent, most: int) -> int:
+    def sweep(self, process: Process | Parent, most: int, talk: Callable[..., int]) -> int:
         """Do what sweep.py does, for one process."""
         # a limit of real time would make a schedule differ from one run to the next
         store, access = CheckedStore(process, process.config), self.access_of(process)
-        released = sweep.sweep(store, most, access, math.inf)
+        released = sweep.sweep(store, access, talk, most, math.inf)
         self._sim.fired["reclaim"] += released
         return released
 

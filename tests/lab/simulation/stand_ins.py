@@ -14,7 +14,7 @@ from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.crash.record import NO_RECORD, CrashRecord, Credentials
-from snowredis.snowflake.crash.sweep import MOST_AT_ONCE
+from snowredis.snowflake.crash.sweep import MOST_AT_CLAIM
 from snowredis.snowflake.lease.context import PoolView
 from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.lease.requests import LeaseManager
@@ -114,11 +114,11 @@ class SimDeadProcesses:
     def __init__(self, process: Process) -> None:
         self.process = process
 
-    def release(self, *, only_next: bool = False) -> int:
+    def release(self, beat_s: float = 0.0) -> int:
         machines = self.process.sim.machines
         if machines is not None:
             with contextlib.suppress(SnowredisError):
-                return self.process.lease_manager.conversation.run(machines.sweep, self.process, MOST_AT_ONCE)
+                return machines.sweep(self.process, MOST_AT_CLAIM, self.process.lease_manager.conversation.run)
         return 0
 
     def take_over(self, accept: Callable[[Credentials], HeldLease | None]) -> HeldLease | None:

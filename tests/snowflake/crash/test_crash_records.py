@@ -19,6 +19,7 @@ from unittest.mock import Mock
 import pytest
 
 import snowredis
+from snowredis.process.clock import now_ms
 from snowredis.process.exit import End
 from snowredis.snowflake.crash import record as crash_record
 from snowredis.snowflake.crash.record import PAGE_BYTES, CrashRecord, Credentials, read_page
@@ -43,7 +44,7 @@ def left_in(records: Path) -> list[Credentials]:
 def release_of(url: str, pool: str, lease: Credentials, ttl_s: float = TTL_S) -> None:
     """Release *lease* as a sweep does."""
     with contextlib.closing(RedisStore(url, config_of(pool, ttl_s))) as store:
-        release_dead(store, lease)
+        release_dead(store, lease, now_ms())
 
 
 @pytest.fixture

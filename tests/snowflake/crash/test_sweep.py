@@ -88,16 +88,11 @@ def test_a_program_that_starts_again_by_exec_releases_what_it_had_before(server:
     assert (info.releases, info.died, info.expired, info.used) == (3, 0, 0, 0)
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [{"crash.sweep.LONGEST_S": 0}, dict.fromkeys(("crash.sweep.MOST_AT_ONCE", "upkeep.lifecycle.MOST_AT_ONCE"), 1)],
-    ids=["one conversation", "one beat"],
-)
+@pytest.mark.parametrize(("limit", "value"), [("BEAT_SHARE", 0), ("MOST_AT_BEAT", 1)])
 def test_a_beat_leaves_time_for_the_next_renewal_however_many_died(
-    server: RedisServer, records: Path, monkeypatch: pytest.MonkeyPatch, limits: dict[str, float]
+    server: RedisServer, records: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    for name, limit in (limits | {"upkeep.lifecycle.SWEEP_SHARE": 0}).items():
-        monkeypatch.setattr(f"snowredis.snowflake.{name}", limit)
+    monkeypatch.setattr(sweep, limit, value)
     pool = new_pool(server.url)
     with snowredis.connect(server.url, pool=pool) as ids, contextlib.ExitStack() as holders:
         ids.claim()
@@ -357,7 +352,7 @@ def test_a_redis_that_does_not_reply_costs_no_record(
     access = sweep.own_access(away)
     assert access is not None
     with pytest.raises(StoreUnavailable):
-        sweep.sweep(away, 5, access, sweep.LONGEST_S)
+        sweep.sweep(away, access, lambda talk, *args: int(talk(*args)), 5, sweep.LONGEST_S)
     assert files_in(records) == before
     with connect(server.url, pool):
         assert files_in(records) != before
