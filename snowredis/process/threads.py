@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import _thread
 import atexit
-import collections
 import functools
 import os
 import signal
@@ -42,11 +41,7 @@ def exhaust(numbers: Any) -> None:
 
     It is gone also for a thread, or for a frame below a signal handler, that refers to the iterator already.
     """
-    try:
-        numbers.__setstate__(PAST_END)
-    except AttributeError:
-        # another interpreter than CPython
-        collections.deque(numbers, maxlen=0)
+    numbers.__setstate__(PAST_END)
 
 
 class NotAcquired(Exception):
@@ -94,14 +89,22 @@ def with_lock(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
 
 
 class _Starts:
-    """The threads of this process that were started and do not run yet; none is started once the exit has begun."""
+    """Starts threads; at exit, waits for those that do not run yet, and starts none from then on."""
 
     def __init__(self) -> None:
         # a lock that the thread releases when it runs, and the process that started it
         self._waiting: dict[Any, int] = {}
         self._is_registered = self.ended = False
 
-    def start(self, run: Callable[[], object]) -> None:
+    def start(self, run: Callable[[], object], name: str) -> None:
+        """Start a daemon thread that calls *run*, and return when it runs. Blocks 0.1 s at most.
+
+        threading.Thread.start() waits without a limit: a child that a signal handler forks during that wait has no such
+        thread, and would wait forever.
+
+        Raises:
+            RuntimeError: the system has no more threads, or the exit of the interpreter has begun.
+        """
         if not self._is_registered:
             self._is_registered = True
             atexit.register(self._end)
@@ -112,7 +115,12 @@ class _Starts:
 
         def begin() -> None:
             waiting.release()
-            run()
+            threading.current_thread().name = name
+            try:
+                run()
+            finally:
+                # before Python 3.13, threading.enumerate() lists threads of _thread for ever
+                getattr(threading, "_active", {}).pop(threading.get_ident(), None)
 
         self._waiting[waiting] = os.getpid()
         try:
@@ -136,37 +144,12 @@ class _Starts:
 
 
 _STARTS = _Starts()
+start_thread = _STARTS.start
 
 
 def may_start_threads() -> bool:
     """Return False once the exit of the interpreter has begun."""
     return not _STARTS.ended
-
-
-def start_thread(run: Callable[[], object], name: str) -> None:
-    """Start a daemon thread that calls *run*, and return when it runs. Blocks 0.1 s at most.
-
-    threading.Thread.start() waits without a limit: a child that a signal handler forks during that wait has no such
-    thread, and would wait forever.
-
-    Raises:
-        RuntimeError: the system has no more threads, or the exit of the interpreter has begun.
-    """
-
-    def begin() -> None:
-        threading.current_thread().name = name
-        try:
-            run()
-        finally:
-            _forget_thread()
-
-    _STARTS.start(begin)
-
-
-def _forget_thread() -> None:
-    """Remove this thread from threading.enumerate(), which lists threads of _thread for ever before Python 3.13."""
-    active: dict[int, threading.Thread] = getattr(threading, "_active", {})
-    active.pop(threading.get_ident(), None)
 
 
 _OWN_MODULES = {*sys.stdlib_module_names, "snowredis", "redis"}

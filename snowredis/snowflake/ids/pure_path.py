@@ -179,10 +179,7 @@ class PureFastPath:
         successors.append(opened)
         if successors[0] is not opened:
             return NO_IDS
-        try:
-            old_ids.__setstate__(PAST_END)  # type: ignore[attr-defined]
-        except AttributeError:
-            exhaust(old_ids)
+        old_ids.__setstate__(PAST_END)  # type: ignore[attr-defined]
         self._last = opened
         self._block = block
         return ids if is_reset else NO_IDS

@@ -40,8 +40,6 @@ class Heartbeat:
         self._stopping.acquire()
         # this lock is held until the thread ends
         self._running, self._thread = threading.Lock(), 0
-        # the thread that is starting it; 0: it has
-        self._starter = threading.get_ident()
         self._generator, self._abandon = generator, abandon
 
     def start(self, first_s: float, name: str) -> None:
@@ -53,17 +51,11 @@ class Heartbeat:
         self._running.acquire()
         start_thread(lambda: self._run(first_s), name)
         EXIT.hold(self)
-        self._starter = 0
 
     @property
     def has_ended(self) -> bool:
         """True once the thread has ended, whoever ended it."""
         return self._thread == _ENDED
-
-    @property
-    def starts_here(self) -> bool:
-        """True while this thread is starting it."""
-        return self._starter == threading.get_ident()
 
     def stop(self) -> None:
         """Ask the thread to end; does not wait for it."""
@@ -164,16 +156,19 @@ class HeartbeatThread:
             raise
 
     def _start(self, first_s: float | None) -> None:
+        if self.runs or not self._context.clock.background:
+            return
+        heartbeat = Heartbeat(self._context.weak_generator, self._leases.abandon, self._context.guard)
         try:
-            heartbeat = locked(self._context.weak_generator._lock, self._new)
-            if heartbeat is not None and self.heartbeat is heartbeat:
+            locked(self._context.weak_generator._lock, self._take, heartbeat)
+            if self.heartbeat is heartbeat:
                 EXIT.arm()
                 first_s = self._pace.beat_in_s(is_first=True) if first_s is None else first_s
                 heartbeat.start(first_s, f"snowredis-{self._context.config.name}")
         except BaseException as error:
             # a heartbeat without a thread would count as one for good
-            if (unfinished := self.heartbeat) is not None and unfinished.starts_here:
-                unfinished.stop()
+            heartbeat.stop()
+            if self.heartbeat is heartbeat:
                 self.heartbeat = None
             if not isinstance(error, RuntimeError):
                 raise
@@ -182,8 +177,6 @@ class HeartbeatThread:
             log.log(logging.WARNING if is_news else logging.DEBUG, text, error)
             self._refused = True
 
-    def _new(self) -> Heartbeat | None:
-        if self.runs or self._leases.closed or not self._context.clock.background:
-            return None
-        self.heartbeat = heartbeat = Heartbeat(self._context.weak_generator, self._leases.abandon, self._context.guard)
-        return heartbeat
+    def _take(self, heartbeat: Heartbeat) -> None:
+        if not self.runs and not self._leases.closed:
+            self.heartbeat = heartbeat

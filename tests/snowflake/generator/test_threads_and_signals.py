@@ -311,7 +311,7 @@ def test_a_handler_that_raises_while_a_heartbeat_starts_leaves_one_that_beats() 
             # the thread holds it while it runs
             assert thread.heartbeat._running.locked()
 
-    points = interrupted_at_each_line(start, [HeartbeatThread._start, HeartbeatThread._new, Heartbeat.start], check)
+    points = interrupted_at_each_line(start, [HeartbeatThread._start, HeartbeatThread._take, Heartbeat.start], check)
     assert points > 5
 
 
