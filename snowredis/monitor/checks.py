@@ -126,8 +126,6 @@ def _persistence(info: dict[str, Any], client: Any) -> Condition:
         if info.get(field, "ok") != "ok":
             advice = "Redis refuses writes in this state: look at its log and its disk"
             return critical(f"{field} is {info[field]}", advice)
-    if info.get("loading"):
-        return warning("Redis is loading its data", "wait until it is done")
     saves = _config(client, "save")
     if info.get("aof_enabled"):
         return ok(f"append-only file{' and snapshots' if saves else ''}")
@@ -146,8 +144,6 @@ def _replication(info: dict[str, Any], client: Any) -> Condition:
     replicas = int(info.get("connected_slaves", 0))
     if info.get("role") != "master":
         return critical("this is a replica, which takes no claims", "use the master's address, or sentinel://…")
-    if info.get("cluster_enabled") and not int(info.get("cluster_size", 1) or 1):
-        return warning("the Cluster has no slots yet", "see CLUSTER INFO")
     if not replicas:
         return ok("a master without replicas")
     needed, replicas_text = _config(client, "min-replicas-to-write"), count(replicas, "replica")

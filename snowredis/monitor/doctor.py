@@ -6,11 +6,9 @@ rights: which commands the credentials of this process may run on the keys of a 
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, partial
 from typing import Any
 
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
@@ -22,7 +20,7 @@ from snowredis.monitor.pool_monitor import PoolMonitor
 from snowredis.monitor.pool_reader import names_of_keys
 from snowredis.numbers import stores
 from snowredis.numbers.administration import read_tag
-from snowredis.servers.clients import OwnClient, address, close_client, is_cluster, open_client
+from snowredis.servers.clients import OwnClient, address, is_cluster
 from snowredis.servers.runner import server_of, translated
 from snowredis.servers.scripts import Script, text_of
 from snowredis.snowflake.protocol.pool_config import pool_keys
@@ -43,9 +41,9 @@ def check_pool(server: OwnClient, name: str) -> Iterator[Condition]:
         found = warning(str(failure), "if another program wrote this key, rename it there")
         yield (not_checked(failure) if failure.code in REFUSED else found).of("status", subject, advice=_ADVICE)
     else:
-        refused_write = cache(partial(_refused_write, pool))
-        yield from attempted("writes", lambda: [_check_writes(pool.where, refused_write())], subject)
-        yield from attempted("status", lambda: _check_status(snapshot, refused_write), subject)
+        (writes,) = attempted("writes", lambda: [_check_writes(pool)], subject)
+        yield writes
+        yield from (each.of("status", subject) for each in _check_status(snapshot, writes))
         yield from attempted("durability", lambda: [_check_durability(pool, snapshot.info)], subject)
         yield from attempted("failover-slack", lambda: _check_replicas(pool, snapshot.info), subject)
 
@@ -54,20 +52,19 @@ def check_pool(server: OwnClient, name: str) -> Iterator[Condition]:
 _QUESTIONS = {"restart": "may I restart Redis now", "deploy": "may I deploy now"}
 
 
-def _check_status(snapshot: Snapshot, refused_write: Callable[[], StoreUnavailable | None]) -> Iterator[Condition]:
+def _check_status(snapshot: Snapshot, writes: Condition) -> Iterator[Condition]:
     status = status_of(snapshot)
-    yield from status.conditions or [ok(status.headline).of("status")]
-    with contextlib.suppress(StoreUnavailable):
+    yield from status.conditions or [ok(status.headline)]
+    if writes.level == "critical":
         # this process has no lease that Redis could refuse to renew
-        if failure := refused_write():
-            snapshot = replace(snapshot, refusal=Refusal(str(failure), snapshot.info.now_ms))
+        snapshot = replace(snapshot, refusal=Refusal(writes.text, snapshot.info.now_ms))
     for each in answers(snapshot):
         level: Level = "unknown" if each.answer == "unknown" else "ok"
-        yield Condition(level, f"{_QUESTIONS[each.question]}? {each.text}").of(each.question)
+        yield Condition(level, f"{_QUESTIONS[each.question]}? {each.text}", code=each.question)
 
 
-def _refused_write(pool: PoolMonitor) -> StoreUnavailable | None:
-    """Try what every claim and every renewal does: write. The write changes nothing. Return the error, if any."""
+def _check_writes(pool: PoolMonitor) -> Condition:
+    """Try what every claim and every renewal does: write. The write changes nothing."""
     try:
         with translated(pool.where):
             pool.client.zadd(pool_keys(pool.name)[1], {"": 0}, xx=True)
@@ -75,17 +72,11 @@ def _refused_write(pool: PoolMonitor) -> StoreUnavailable | None:
         if failure.code in REFUSED:
             # a user who may only read; those of generators have a check of their rights
             raise
-        return failure
-    return None
-
-
-def _check_writes(where: str, failure: StoreUnavailable | None) -> Condition:
-    if failure:
         return critical(
             f"Redis takes no writes, so through it no lease is renewed and none is claimed: {failure}",
             f"let Redis take writes again. Until then, {DO_NOT_RESTART}",
         )
-    return ok(f"{where} takes writes")
+    return ok(f"{pool.where} takes writes")
 
 
 def _check_durability(pool: PoolMonitor, info: PoolInfo) -> Condition:
@@ -211,15 +202,6 @@ def _try_script(client: Any, key: str) -> Condition:
 def tag_names(client: Any) -> list[str]:
     """Return the names of the tags on the server of *client*. Raises StoreUnavailable."""
     return sorted(set(names_of_keys(client, stores.tag_keys("*")[0])))
-
-
-def tags_at(url: Any) -> tuple[str, list[str]]:
-    """Return the address of a server, and the names of its tags. Raises StoreUnavailable."""
-    server = open_client(url)
-    try:
-        return server.where, tag_names(server.client)
-    finally:
-        close_client(server.client)
 
 
 def check_tags(client: Any) -> Condition:

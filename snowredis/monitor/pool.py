@@ -15,18 +15,7 @@ from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake.protocol.pool_config import PoolConfig, default_outage_reserve_ms, signature_fields
 
 # fields of PoolInfo that count events
-POOL_COUNTERS = (
-    "claims",
-    "refused",
-    "releases",
-    "expired",
-    "died",
-    "returned",
-    "lost",
-    "adopted",
-    "alarms",
-    "mismatches",
-)
+COUNTERS = ("claims", "refused", "releases", "expired", "died", "returned", "lost", "adopted", "alarms", "mismatches")
 # how long a lease is shown that ended without a release
 SHOWN_MS = 3_600_000
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.monitor.lease import Lease, lease_of, parse_owner
-from snowredis.monitor.pool import POOL_COUNTERS, PoolInfo, Snapshot, config_in, stored_int
+from snowredis.monitor.pool import COUNTERS, PoolInfo, Snapshot, config_in, stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import text_of, with_format
@@ -26,7 +26,7 @@ _RECORD = re.compile(r"w:(0|[1-9]\d{0,6})", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
 _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "mismatch", "over")
-_POOL_NUMBERS = ("end", "start", "lost_at", "created", "swept", "is_new", "version", "peak", "records", *POOL_COUNTERS)
+_POOL_NUMBERS = ("end", "start", "lost_at", "created", "swept", "is_new", "version", "peak", "records", *COUNTERS)
 
 
 class PoolReader:
@@ -167,7 +167,7 @@ class PoolReader:
             mismatch_by=", ".join(owner.text for owner in owners if owner.host),
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
-            **{name: numbers[name] for name in ("version", "peak", *POOL_COUNTERS)},
+            **{name: numbers[name] for name in ("version", "peak", *COUNTERS)},
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from snowredis.core.as_json import IdNumber, NowMs
 from snowredis.core.layout import Parts
@@ -115,27 +115,45 @@ _TAKEN = "its process ended while Redis was unavailable, and a sibling may have 
 Verdict = tuple[Lease | None, Literal["certain", "probable", "unknown"], str]
 
 
-class _Maker(NamedTuple):
-    """The process that an event shows to have a lane from *begins_ms* on.
-
-    Attributes:
-        is_claim: whether its claim is known, and with it where each lane begins.
-    """
-
-    event: Event
-    begins_ms: int
-    is_claim: bool
-
-
 def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
     """Return who had *lane* of *worker* at *tick_ms*, the start of a tick."""
-    info, ttl_ms, lead_ms = history.info, history.info.config.ttl_ms, history.info.config.max_clock_lead_ms
-    if tick_ms < info.created_ms - lead_ms:
+    info, config = history.info, history.info.config
+    if tick_ms < info.created_ms - config.max_clock_lead_ms:
         reason = f"Redis knows nothing of its time, and this pool since {time_text(info.created_ms)} only: it was made "
         return None, "unknown", f"{reason}before Redis lost the pool, or elsewhere"
-    if tick_ms >= info.now_ms + ttl_ms + lead_ms:
+    if tick_ms >= info.now_ms + config.ttl_ms + config.max_clock_lead_ms:
         return None, "unknown", "its time is in the future: it was made elsewhere"
-    maker: _Maker | None = None
+    maker, end, doubt = _trace(history, worker, lane, tick_ms)
+    # the highest lane is the outage lane, if there is one
+    is_ordinary, now = lane < info.layout.namespaces - 1, history.records.get(worker)
+    now_until_ms = 0 if now is None else now.until_ms if is_ordinary else max(now.until_ms, now.outage_until_ms)
+    if now is not None and now.state != "released":
+        is_other = maker is None or (0 < now.owner.taken_ms <= tick_ms and now.owner.process != maker.owner.process)
+        if is_other and max(now.from_ms, now.owner.taken_ms) <= tick_ms < now_until_ms:
+            return now, "probable", "it has the worker id now; its claim is not among the events"
+    if maker is None:
+        return None, "unknown", doubt or _NOBODY
+    claimed_ms = maker.at_ms if maker.kind == EventKind.CLAIMED else 0
+    lease = Lease(worker, "expired", maker.owner, claimed_ms, maker.renewed_ms or 0, maker.until_ms)
+    until_ms = 10**15
+    if end is not None:
+        # the part that was used, of the lane in use at the end; it may have been another lane
+        outage_ms = max(end.outage_until_ms, maker.outage_until_ms if end.kind == EventKind.EXPIRED else 0)
+        until_ms = end.until_ms if is_ordinary else max(end.until_ms, outage_ms)
+        lease = end.lease(_ENDS[end.kind])
+    elif now is not None and now.owner.process == maker.owner.process:
+        lease, until_ms = now, now_until_ms
+    if tick_ms >= until_ms:
+        return None, "unknown", doubt or _NOBODY
+    if not _is_known(maker, lane):
+        doubt = doubt or f"its claim is not among the events, and with it where namespace {lane} of its lease began"
+    return lease, "probable" if doubt else "certain", doubt
+
+
+def _trace(history: History, worker: int, lane: int, tick_ms: int) -> tuple[Event | None, Event | None, str]:
+    """Return which event shows who has *lane* at *tick_ms*; how that lease ended; and why that is not certain."""
+    ttl_ms = history.info.config.ttl_ms
+    maker: Event | None = None
     end: Event | None = None
     doubt, is_rolled_back = "", False
     # claims since the pool was created, if that is among the events
@@ -154,70 +172,33 @@ def _judge(history: History, worker: int, lane: int, tick_ms: int) -> Verdict:
         elif event.kind == EventKind.LOST:
             if event.until_ms > tick_ms:
                 doubt = f"a process was refused on this worker id at {time_text(event.at_ms)}: {event.text}"
-        elif found := _begins(event, maker, lane):
-            if found.begins_ms <= tick_ms:
-                maker, end, doubt = found, None, "" if found.is_claim else doubt
+        elif (begins_ms := _begins_ms(event, maker, lane)) is not None:
+            if begins_ms <= tick_ms:
+                maker, end, doubt = event, None, "" if _is_known(event, lane) else doubt
             elif tick_ms >= event.owner.taken_ms - ttl_ms and event.owner.taken_ms:
                 doubt = doubt or _TAKEN
-        elif maker is not None and (event.from_ms == maker.event.from_ms or event.kind not in _ENDS):
+        elif maker is not None and (event.from_ms == maker.from_ms or event.kind not in _ENDS):
             end = event if event.kind in _ENDS else None
-            if event.kind == EventKind.ADOPTED and event.from_ms == maker.event.from_ms and not is_rolled_back:
+            if event.kind == EventKind.ADOPTED and event.from_ms == maker.from_ms and not is_rolled_back:
                 # step 4 adopts a lease only if its process had it all the time
                 doubt = ""
     record = history.records.get(worker)
     if record is not None and tick_ms < record.owner.taken_ms <= tick_ms + ttl_ms:
         doubt = doubt or _TAKEN
-    if maker is not None and is_whole and claims < info.claims:
+    if maker is not None and is_whole and claims < history.info.claims:
         doubt = doubt or "claims of this pool are missing among its events"
-    # the highest lane is the outage lane, if there is one
-    is_ordinary = lane < info.layout.namespaces - 1
-    return _verdict(worker, record, lane, tick_ms, maker, end, doubt, is_ordinary=is_ordinary)
+    return maker, end, doubt
 
 
-def _begins(event: Event, maker: _Maker | None, lane: int) -> _Maker | None:
-    """Return the holder that *event* shows if it is not the lease of *maker*, the one before."""
+def _begins_ms(event: Event, maker: Event | None, lane: int) -> int | None:
+    """Return where *lane* begins for the process of *event*; None if that is the lease of *maker*, the event before."""
     is_claim = event.kind == EventKind.CLAIMED
-    if not is_claim and maker is not None and event.owner.process == maker.event.owner.process:
+    if not is_claim and maker is not None and event.owner.process == maker.owner.process:
         return None
     lanes = event.lanes_ms if is_claim and event.lanes_ms else (event.from_ms,)
-    begins_ms = max(lanes[lane] if lane < len(lanes) else lanes[0], event.owner.taken_ms)
-    return _Maker(event, begins_ms, is_claim or lane == 0)
+    return max(lanes[lane] if lane < len(lanes) else lanes[0], event.owner.taken_ms)
 
 
-def _verdict(
-    worker: int,
-    now: Lease | None,
-    lane: int,
-    tick_ms: int,
-    maker: _Maker | None,
-    end: Event | None,
-    doubt: str,
-    *,
-    is_ordinary: bool,
-) -> Verdict:
-    """Return the verdict. *now*: the present record of the worker id; *end*: how the lease of *maker* ended."""
-    now_until_ms = 0 if now is None else now.until_ms if is_ordinary else max(now.until_ms, now.outage_until_ms)
-    if now is not None and now.state != "released":
-        is_other = maker is None or (
-            0 < now.owner.taken_ms <= tick_ms and now.owner.process != maker.event.owner.process
-        )
-        if is_other and max(now.from_ms, now.owner.taken_ms) <= tick_ms < now_until_ms:
-            return now, "probable", "it has the worker id now; its claim is not among the events"
-    if maker is None:
-        return None, "unknown", doubt or _NOBODY
-    event = maker.event
-    claimed_ms = event.at_ms if event.kind == EventKind.CLAIMED else 0
-    lease = Lease(worker, "expired", event.owner, claimed_ms, event.renewed_ms or 0, event.until_ms)
-    until_ms = 10**15
-    if end is not None:
-        # the part that was used, of the lane in use at the end; it may have been another lane
-        outage_ms = max(end.outage_until_ms, event.outage_until_ms if end.kind == EventKind.EXPIRED else 0)
-        until_ms = end.until_ms if is_ordinary else max(end.until_ms, outage_ms)
-        lease = end.lease(_ENDS[end.kind])
-    elif now is not None and now.owner.process == event.owner.process:
-        lease, until_ms = now, now_until_ms
-    if tick_ms >= until_ms:
-        return None, "unknown", doubt or _NOBODY
-    if not maker.is_claim:
-        doubt = doubt or f"its claim is not among the events, and with it where namespace {lane} of its lease began"
-    return lease, "probable" if doubt else "certain", doubt
+def _is_known(event: Event, lane: int) -> bool:
+    """Return whether *event* says where *lane* begins: a claim does, and any other event for the first lane."""
+    return event.kind == EventKind.CLAIMED or lane == 0

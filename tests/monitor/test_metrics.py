@@ -299,13 +299,13 @@ def test_what_generators_of_one_pool_counted_is_added_up() -> None:
 
 
 def test_the_catalog_names_what_the_code_counts() -> None:
-    from snowredis.monitor.pool import POOL_COUNTERS
+    from snowredis.monitor.pool import COUNTERS
     from snowredis.snowflake.lease.context import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
     values = {metric.name: metric.values for metric in (*PROCESS, *POOL, *SERVICE)}
     assert values["snowredis_clock_backs_total"] == tuple(CLOCK_BACK_STEPS)
     assert values["snowredis_claims_refused_total"] == CLAIM_REFUSALS
-    assert {f"snowredis_pool_{name}_total" for name in POOL_COUNTERS} <= set(values)
+    assert {f"snowredis_pool_{name}_total" for name in COUNTERS} <= set(values)
     counted = set(named(samples_of(PROCESS, "test", memory_pool().connect())))
     assert counted >= {
         (metric.name, value) for metric in PROCESS if metric.kind == "counter" for value in metric.values or ("",)

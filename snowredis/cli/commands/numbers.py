@@ -8,7 +8,7 @@ from typing import Any
 
 from snowredis import numbers
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, confirm, number
+from snowredis.cli.options import Command, Parser, confirm, number, open_pool
 from snowredis.cli.output import show, show_each
 from snowredis.settings import URL_SETTING, required_url, url_to_read
 
@@ -77,12 +77,13 @@ def _delete(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from snowredis.monitor.doctor import tags_at
-
     url = url_to_read(args.url)
     if args.tag is None:
-        where, names = tags_at(url)
-        empty = f"there is no tag at {where}; create one with: snowredis numbers create TAG"
+        from snowredis.monitor.doctor import tag_names
+
+        with open_pool(args) as server:
+            names = tag_names(server.client)
+        empty = f"there is no tag at {server.where}; create one with: snowredis numbers create TAG"
         columns = f"tag state {_COLUMNS} maximum"
         is_whole = show_each(names, partial(numbers.show_tag, url), columns, as_json=args.json, empty=empty)
         return ExitCode.OK if is_whole else ExitCode.ERROR
