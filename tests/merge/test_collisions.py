@@ -1,11 +1,8 @@
 """Old and new ids of one column: equal or not, sorted or not, from when on; against lists of all ids."""
 
-import itertools
 from bisect import bisect_left
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from itertools import product
 from typing import Any
 
@@ -35,9 +32,14 @@ def small_layout(draw: st.DrawFn) -> Layout:
 
 
 @st.composite
-def part_of(draw: st.DrawFn, bits: int) -> tuple[int, int] | None:
-    low = draw(st.integers(0, (1 << bits) - 1))
-    return draw(st.none() | st.tuples(st.just(low), st.integers(low, (1 << bits) - 1)))
+def ranges_of(draw: st.DrawFn, layout: Layout) -> dict[str, tuple[int, int] | None]:
+    """Ranges of datacenters and workers of a layout; None: all."""
+
+    def part_of(count: int) -> tuple[int, int] | None:
+        low = draw(st.integers(0, count - 1))
+        return draw(st.none() | st.tuples(st.just(low), st.integers(low, count - 1)))
+
+    return {"datacenters": part_of(layout.datacenters), "workers": part_of(layout.workers)}
 
 
 def listed(layout: Layout, from_ms: int | None, until_ms: int | None, **ranges: Any) -> set[int]:
@@ -65,12 +67,7 @@ def old_ids(draw: st.DrawFn) -> tuple[IdSet, set[int]]:
     from_ms, until_ms = draw(moments), draw(moments)
     if from_ms is not None and until_ms is not None and from_ms > until_ms:
         from_ms, until_ms = until_ms, from_ms
-    options: dict[str, Any] = {
-        "from_ms": from_ms,
-        "until_ms": until_ms,
-        "datacenters": draw(part_of(layout.datacenter_bits)),
-        "workers": draw(part_of(layout.worker_bits)),
-    }
+    options: dict[str, Any] = {"from_ms": from_ms, "until_ms": until_ms, **draw(ranges_of(layout))}
     return layout_ids(layout, **options), listed(layout, **options)
 
 
@@ -83,10 +80,7 @@ def test_the_proof_decides_as_the_lists_of_all_ids_do(
     old_set, old_list = old
     start_ms = data.draw(st.integers(layout.epoch_ms, layout.end_ms - 1))
     error_ms = data.draw(st.integers(0, 20))
-    ranges: dict[str, Any] = {
-        "datacenters": data.draw(part_of(layout.datacenter_bits)),
-        "workers": data.draw(part_of(layout.worker_bits)),
-    }
+    ranges: dict[str, Any] = data.draw(ranges_of(layout))
 
     def new_from(time_ms: int) -> set[int]:
         return listed(layout, time_ms - error_ms, None, **ranges)
@@ -126,72 +120,42 @@ def test_the_latest_epoch_is_the_last_that_sorts_new_ids_after_old_ones(
 
 
 SWITCH_MS = ms("2026-11-22T00:00:00")
-USABLE = [name for name, layout in layouts.items() if layout.end_ms > SWITCH_MS]
+OLD = {
+    "auto-increment": counter_ids(2**31 - 1),
+    **{name: layout_ids(layout, until_ms=SWITCH_MS) for name, layout in layouts.items()},
+}
 
 
-def cut(layout: Layout, keep: int) -> Layout:
-    """Return the layout with *keep* bits for each field at most, and ticks of 1 ms."""
-    widths: dict[str, Any] = {f"{name}_bits": min(bits, keep) for name, bits in layout.fields}
-    return replace(layout, **widths, tick_ms=1, epoch_ms=EPOCH)
+def test_what_a_proof_of_two_presets_says_is_so_of_the_ids_and_moments_that_it_names() -> None:
+    usable = [layout for layout in layouts.values() if layout.end_ms > SWITCH_MS]
+    for (name, old), layout in product(OLD.items(), usable):
+        check_pair(old, layout, Proof(old, layout, start_ms=SWITCH_MS), layouts.get(name))
 
 
-def test_all_pairs_of_presets_are_decided_as_their_small_forms_are_listed() -> None:
-    for old_name, new_name in itertools.product(["auto-increment", *layouts], USABLE):
-        check_pair(old_name, new_name)
+def check_pair(old: IdSet, layout: Layout, proof: Proof, old_layout: Layout | None) -> None:
+    def starts_at(start_ms: int) -> Proof:
+        return Proof(old, layout, start_ms=start_ms)
 
-
-@cache
-def small_form(name: str) -> tuple[IdSet, AbstractSet[int]]:
-    """Return the old ids of a preset whose fields are cut to 3 bits, and their list."""
-    small = cut(layouts[name], 3)
-    return layout_ids(small, until_ms=EPOCH + 3), listed(small, None, EPOCH + 3)
-
-
-@cache
-def small_new_form(name: str) -> tuple[Layout, AbstractSet[int]]:
-    """Return a preset whose fields are cut to 3 bits, and the list of its new ids."""
-    small = cut(layouts[name], 3)
-    return small, listed(small, EPOCH + 4, None)
-
-
-def check_pair(old_name: str, new_name: str) -> None:
-    """Check that the relations of a pair hold; and, of its fields cut to 3 bits, that the lists agree."""
-    new_layout = layouts[new_name]
-    if old_name == "auto-increment":
-        old = counter_ids(2**31 - 1)
-        small_old: IdSet = counter_ids(200)
-        small_list: AbstractSet[int] = set(range(1, 201))
-    else:
-        old = layout_ids(layouts[old_name], until_ms=SWITCH_MS)
-        small_old, small_list = small_form(old_name)
-    proof = Proof(old, new_layout, start_ms=SWITCH_MS)
-    if proof.common:
-        # a witness: both sides can make it, as the layouts' own arithmetic says
-        for witness in (proof.common.lowest, proof.common.highest):
-            assert new_layout.decode(witness).timestamp_ms + new_layout.tick_ms > SWITCH_MS
-            assert witness <= 2**31 - 1 if old.layout is None else is_made_by(old.layout, witness)
     assert proof.distinct or not proof.sorted
+    for witness in (proof.common.lowest, proof.common.highest) if proof.common else ():
+        # both sides can make it, as the layouts' own arithmetic says
+        assert layout.decode(witness).timestamp_ms + layout.tick_ms > SWITCH_MS
+        if old_layout is None:
+            assert witness <= 2**31 - 1
+        else:
+            assert witness >> old_layout.total_bits == 0
+            assert old_layout.decode(witness).timestamp_ms <= SWITCH_MS
     if proof.sorts_from_ms is not None:
-        later = Proof(old, new_layout, start_ms=proof.sorts_from_ms)
-        assert later.sorted
-        assert later.distinct
-        if not proof.sorted:
-            assert not Proof(old, new_layout, start_ms=proof.sorts_from_ms - 1).sorted
-    if proof.distinct_from_ms is not None and not proof.distinct:
-        assert Proof(old, new_layout, start_ms=proof.distinct_from_ms).distinct
-        assert not Proof(old, new_layout, start_ms=proof.distinct_from_ms - 1).distinct
-    if old.layout == new_layout:
-        # if the layout is the same, only the tick of the switch can be on both sides
+        assert starts_at(proof.sorts_from_ms).sorted
+        assert starts_at(proof.sorts_from_ms).distinct
+        assert proof.sorted or not starts_at(proof.sorts_from_ms - 1).sorted
+    if proof.distinct_from_ms is not None:
+        assert starts_at(proof.distinct_from_ms).distinct
+        assert proof.distinct or not starts_at(proof.distinct_from_ms - 1).distinct
+    if layout == old_layout:
+        # only the tick of the switch can be on both sides
         assert proof.common
-        assert proof.common.size == 1 << new_layout.timestamp_shift
-    small_new, new_list = small_new_form(new_name)
-    small_proof = Proof(small_old, small_new, start_ms=EPOCH + 4)
-    assert (small_proof.common.size if small_proof.common else 0) == len(small_list & new_list)
-    assert small_proof.sorted is (min(new_list) > max(small_list))
-
-
-def is_made_by(layout: Layout, an_id: int) -> bool:
-    return an_id >> layout.total_bits == 0 and layout.decode(an_id).timestamp_ms <= SWITCH_MS
+        assert proof.common.size == 1 << layout.timestamp_shift
 
 
 def test_auto_increment_keys_never_equal_ids_of_the_default_layout_made_today() -> None:

@@ -169,15 +169,16 @@ def statements_of_page() -> list[str]:
     return [statement for statement in text.split(";") if statement.strip()]
 
 
-def read_view(engine: sa.Engine, seen: list[int], stop: Any) -> None:
-    """Read the view of the page as connectors do, which know an incrementing column."""
+def read_by_cursor(engine: sa.Engine, table: str, seen: list[int], stop: Any) -> None:
+    """Remember the highest id, as programs and connectors do that know an incrementing column."""
     last = 0
-    while not stop.is_set():
+    while True:
+        is_last = stop.is_set()
         with engine.connect() as connection:
-            query = f"SELECT id FROM orders_settled WHERE id > {last} ORDER BY id LIMIT 50"
-            rows = [row[0] for row in connection.exec_driver_sql(query)]
-        seen += rows
-        last = max([last, *rows])
+            seen += connection.exec_driver_sql(f"SELECT id FROM {table} WHERE id > {last} ORDER BY id").scalars()
+        last = max([last, *seen[-1:]])
+        if is_last:
+            return
         time.sleep(0.02)
 
 
@@ -220,20 +221,6 @@ def shows_view(engine: sa.Engine) -> bool:
         return sa.inspect(connection).has_table("orders_settled")
 
 
-def read_naively(engine: sa.Engine, seen: list[int], stop: Any) -> None:
-    """Remember the highest id, as cursors do."""
-    cursor = 0
-    while True:
-        last = stop.is_set()
-        with engine.connect() as connection:
-            rows = [row[0] for row in connection.exec_driver_sql(f"SELECT id FROM orders WHERE id > {cursor}")]
-        seen += rows
-        cursor = max([cursor, *rows])
-        if last:
-            return
-        time.sleep(0.02)
-
-
 def storm(
     server: DatabaseServer, redis_url: str, plan: Plan, *, pooler: Path | None = None, replica: PostgreSQL | None = None
 ) -> Outcome:
@@ -274,8 +261,8 @@ def storm(
         ]
         of_cursor, of_view = list[int](), list[int]()
         threads = [
-            threading.Thread(target=read_naively, args=(engine, of_cursor, end)),
-            threading.Thread(target=read_view, args=(shown, of_view, end)),
+            threading.Thread(target=read_by_cursor, args=(engine, TABLES[0], of_cursor, end)),
+            threading.Thread(target=read_by_cursor, args=(shown, "orders_settled", of_view, end)),
         ]
         for thread in threads:
             thread.start()
@@ -336,16 +323,15 @@ def zone_that_changes(at_s: float) -> str:
 def change(engine: sa.Engine, rng: random.Random) -> bool:
     """Give a fence another lag, or rename a column and name it as before; return False if a lock was in the way."""
     table, lag_s = rng.choice(TABLES), rng.choice([LAG_S / 2, LAG_S, LONG_LAG_S])
-    statements = [[fence("postgresql", LAYOUT, table, lag_ms=round(lag_s * 1000))]]
+    statements = [fence("postgresql", LAYOUT, table, lag_ms=round(lag_s * 1000))]
     if rng.random() < 0.3:
-        statements = [[f"ALTER TABLE {TABLES[1]} RENAME {old} TO {new}"] for old, new in (("id", "key"), ("key", "id"))]
+        statements = [f"ALTER TABLE {TABLES[1]} RENAME {old} TO {new}" for old, new in (("id", "key"), ("key", "id"))]
     try:
-        run_each(engine, ["SET LOCAL lock_timeout = '1s'", *statements[0]])
+        run_each(engine, ["SET LOCAL lock_timeout = '1s'", statements[0]])
     except sa.exc.OperationalError:
         return False
-    for each in statements[1:]:
-        time.sleep(0.2)
-        run_each(engine, each)
+    time.sleep(0.2)
+    run_each(engine, statements[1:])
     return True
 
 

@@ -3,7 +3,6 @@
 import itertools
 import re
 import time
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import psycopg
@@ -39,167 +38,159 @@ class Case(NamedTuple):
 
     message: str
     query: str = "SELECT id FROM orders"
-    before: tuple[str, ...] = ()
-    then: tuple[str, ...] = ("INSERT INTO orders VALUES ({early}, 0)",)
+    before: str = ""
+    then: str = "INSERT INTO orders VALUES ({early}, 0)"
     truth: str = ""
     tables: tuple[str, ...] = ()
 
 
-BILLS = "CREATE TABLE bills (id bigint PRIMARY KEY)"
-IN_BILLS = ("INSERT INTO bills VALUES ({early})",)
+BILLS = "CREATE TABLE bills (id bigint PRIMARY KEY);"
+IN_BILLS = "INSERT INTO bills VALUES ({early});"
 IN_ORDERS = "INSERT INTO orders VALUES ({early}, 0)"
+# a row before which the reader begins
+YOUNG = "INSERT INTO orders VALUES ({young}, 1);"
+WIDER = "ALTER TABLE orders ALTER writer TYPE bigint"
 READ_BILLS = (
-    "CREATE FUNCTION f() RETURNS SETOF bigint LANGUAGE plpgsql AS 'BEGIN RETURN QUERY SELECT id FROM bills; END'"
+    "CREATE FUNCTION f() RETURNS SETOF bigint LANGUAGE plpgsql AS 'BEGIN RETURN QUERY SELECT id FROM bills; END';"
 )
 IS_PAID = (
     "CREATE FUNCTION is_paid(bigint) RETURNS bool LANGUAGE plpgsql AS "
-    "'BEGIN RETURN EXISTS (SELECT FROM bills WHERE id = $1); END'"
+    "'BEGIN RETURN EXISTS (SELECT FROM bills WHERE id = $1); END';"
+)
+# a table in partitions
+EVENTS = (
+    "CREATE TABLE events (id bigint, state text, PRIMARY KEY (id, state)) PARTITION BY LIST (state);"
+    "CREATE TABLE events_new PARTITION OF events FOR VALUES IN ('new');"
+    f"CREATE TABLE events_paid PARTITION OF events FOR VALUES IN ('paid'); {fence_of('events')}"
 )
 NO_FENCE = "could be missed: it has no fence"
+NO_FENCE_OF_BILLS = f"rows of bills {NO_FENCE}"
 NOT_IN_ORDER = "the query reads .* but not by the ids of its result"
+NOT_OF_WRITER = "not of the layout .* and the column writer"
+DROP_FENCE = "DROP TRIGGER snowredis_fence ON orders;"
+# what looks like the fence, and refuses nothing
+NO_CHECK = "EACH ROW WHEN (NEW.id < 5) EXECUTE FUNCTION snowredis_fence('300', 'id', 'x', 'orders', '1');"
 CASES = {
-    "a table without a fence": Case(rf"rows of bills {NO_FENCE}", "SELECT id FROM bills", (BILLS,), IN_BILLS),
+    "a table without a fence": Case(NO_FENCE_OF_BILLS, "SELECT id FROM bills", BILLS, IN_BILLS),
     "a named table without a fence": Case(
-        rf"rows of bills {NO_FENCE}", "SELECT id FROM bills", (BILLS,), IN_BILLS, tables=("bills",)
+        NO_FENCE_OF_BILLS, "SELECT id FROM bills", BILLS, IN_BILLS, tables=("bills",)
     ),
     "a table of the same name in another schema": Case(
         rf"rows of eu.orders {NO_FENCE}",
         "SELECT id FROM eu.orders",
-        ("CREATE SCHEMA eu", "CREATE TABLE eu.orders (id bigint)"),
-        ("INSERT INTO eu.orders VALUES ({early})",),
+        "CREATE SCHEMA eu; CREATE TABLE eu.orders (id bigint)",
+        "INSERT INTO eu.orders VALUES ({early})",
     ),
-    "a union": Case(
-        rf"rows of bills {NO_FENCE}", "SELECT id FROM orders UNION SELECT id FROM bills", (BILLS,), IN_BILLS
-    ),
+    "a union": Case(NO_FENCE_OF_BILLS, "SELECT id FROM orders UNION SELECT id FROM bills", BILLS, IN_BILLS),
     "a function in a union": Case(
         NOT_IN_ORDER,
         "SELECT id FROM orders UNION ALL SELECT f FROM f()",
-        (BILLS, READ_BILLS),
+        BILLS + READ_BILLS,
         IN_BILLS,
         tables=("orders",),
     ),
     "another column of a table with a fence": Case(
-        "not of the layout .* and the column writer",
-        "SELECT writer AS id FROM orders",
-        ("ALTER TABLE orders ALTER writer TYPE bigint",),
-        ("INSERT INTO orders VALUES ({now}, {early})",),
+        NOT_OF_WRITER, "SELECT writer AS id FROM orders", WIDER, "INSERT INTO orders VALUES ({now}, {early})"
+    ),
+    "two columns of one table": Case(
+        NOT_OF_WRITER,
+        "SELECT writer AS id FROM orders UNION ALL SELECT id FROM orders",
+        WIDER,
+        "INSERT INTO orders VALUES ({now}, {early})",
     ),
     "a computed id": Case(
-        NOT_IN_ORDER,
-        "SELECT id - (5000::bigint << 22) AS id FROM orders",
-        (),
-        ("INSERT INTO orders VALUES ({now}, 0)",),
+        NOT_IN_ORDER, "SELECT id - (5000::bigint << 22) AS id FROM orders", "", "INSERT INTO orders VALUES ({now}, 0)"
     ),
     "a limit": Case(
         NOT_IN_ORDER,
         "SELECT id FROM orders LIMIT 1",
-        ("INSERT INTO orders VALUES ({young}, 0), ({young} + 1, 0)",),
-        (),
+        "INSERT INTO orders VALUES ({young}, 0), ({young} + 1, 0)",
+        "",
         "SELECT id FROM orders",
     ),
     "a join": Case(
         r'reads "public"."bills", but not by the ids of its result. .* name the tables of the ids with tables=',
         "SELECT o.id FROM orders o JOIN bills b ON b.id = o.writer",
-        (BILLS, "INSERT INTO orders VALUES ({young}, 1)"),
-        ("INSERT INTO bills VALUES (1)",),
+        BILLS + YOUNG,
+        "INSERT INTO bills VALUES (1)",
     ),
     "a table in a subquery": Case(
         NOT_IN_ORDER,
         "SELECT id FROM orders o WHERE writer = (SELECT max(id) FROM bills)",
-        (BILLS, "INSERT INTO orders VALUES ({young}, 1)"),
-        ("INSERT INTO bills VALUES (1)",),
-    ),
-    "two columns of one table": Case(
-        "not of the layout .* and the column writer",
-        "SELECT writer AS id FROM orders UNION ALL SELECT id FROM orders",
-        ("ALTER TABLE orders ALTER writer TYPE bigint",),
-        ("INSERT INTO orders VALUES ({now}, {early})",),
+        BILLS + YOUNG,
+        "INSERT INTO bills VALUES (1)",
     ),
     "a function that reads a table": Case(
         "the query reads is_paid, but not by the ids of its result",
         "SELECT id FROM orders WHERE is_paid(id)",
-        (BILLS, IS_PAID, "INSERT INTO orders VALUES ({young}, 0)"),
-        ("INSERT INTO bills SELECT id FROM orders",),
+        BILLS + IS_PAID + YOUNG,
+        "INSERT INTO bills SELECT id FROM orders",
     ),
     "a function of the selected columns that reads a table": Case(
         "the query reads f, but not by the ids of its result",
         "SELECT id, f() FROM orders",
-        (BILLS, READ_BILLS, "INSERT INTO orders VALUES ({young}, 0)"),
-        ("INSERT INTO bills VALUES (1)",),
+        BILLS + READ_BILLS + YOUNG,
+        "INSERT INTO bills VALUES (1)",
     ),
     "a condition that the time fulfils": Case(
         "the query reads CURRENT_TIMESTAMP.* but not by the ids of its result",
         "SELECT id FROM orders WHERE to_timestamp(writer) < CURRENT_TIMESTAMP",
-        ("INSERT INTO orders VALUES ({young}, extract(epoch FROM clock_timestamp()) + 1)",),
-        ("SELECT pg_sleep(1.5)",),
+        "INSERT INTO orders VALUES ({young}, extract(epoch FROM clock_timestamp()) + 1)",
+        "SELECT pg_sleep(1.5)",
     ),
     "a fence of another layout": Case(
         "not of the layout .* and the column id",
         "SELECT id FROM bills",
-        (BILLS, fence_of("bills", layout=LATER)),
+        BILLS + fence_of("bills", layout=LATER),
         IN_BILLS,
     ),
     "a fence with a longer lag than the reader's": Case(
         "its fence has a lag of 10000 ms, the reader one of 300 ms",
         "SELECT id FROM bills",
-        (BILLS, fence_of("bills", lag_s=10)),
+        BILLS + fence_of("bills", lag_s=10),
         IN_BILLS,
     ),
-    "a fence that is dropped": Case(NO_FENCE, then=("DROP TRIGGER snowredis_fence ON orders", IN_ORDERS)),
+    "a fence that is dropped": Case(NO_FENCE, then=DROP_FENCE + IN_ORDERS),
     "a fence that is switched off": Case(
         f"{NO_FENCE}, or one that is switched off",
-        then=("ALTER TABLE orders DISABLE TRIGGER snowredis_fence", IN_ORDERS),
+        then=f"ALTER TABLE orders DISABLE TRIGGER snowredis_fence; {IN_ORDERS}",
     ),
     "a fence that is another trigger now": Case(
         "its fence was changed",
-        then=(
-            "CREATE OR REPLACE TRIGGER snowredis_fence AFTER INSERT ON orders FOR EACH ROW WHEN (NEW.id < 5) "
-            "EXECUTE FUNCTION snowredis_fence('300', 'id', 'x', 'orders', '1')",
-            IN_ORDERS,
-        ),
+        then=f"CREATE OR REPLACE TRIGGER snowredis_fence AFTER INSERT ON orders FOR {NO_CHECK} {IN_ORDERS}",
     ),
     "a fence that is checked at the end of the transaction": Case(
         NO_FENCE,
-        then=(
-            "DROP TRIGGER snowredis_fence ON orders",
-            "CREATE CONSTRAINT TRIGGER snowredis_fence AFTER INSERT ON orders DEFERRABLE FOR EACH ROW "
-            "WHEN (NEW.id < 5) EXECUTE FUNCTION snowredis_fence('300', 'id', 'x', 'orders', '1')",
-            IN_ORDERS,
-        ),
+        then=f"{DROP_FENCE} CREATE CONSTRAINT TRIGGER snowredis_fence AFTER INSERT ON orders DEFERRABLE FOR {NO_CHECK} "
+        + IN_ORDERS,
     ),
     "a function of the fence that does nothing": Case(
         "its fence was changed",
-        then=(
-            "CREATE OR REPLACE FUNCTION snowredis_fence() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-            IN_ORDERS,
-        ),
+        then="CREATE OR REPLACE FUNCTION snowredis_fence() RETURNS trigger LANGUAGE plpgsql AS "
+        f"'BEGIN RETURN NULL; END'; {IN_ORDERS}",
     ),
     "a renamed column": Case(
         "its column was renamed",
-        then=(
-            "ALTER TABLE orders RENAME id TO key",
-            "ALTER TABLE orders ADD id bigint",
-            "INSERT INTO orders VALUES ({now}, 0, {early})",
-        ),
+        then="ALTER TABLE orders RENAME id TO key; ALTER TABLE orders ADD id bigint;"
+        "INSERT INTO orders VALUES ({now}, 0, {early})",
     ),
     "a fence that was made anew": Case(
-        "its fence was made after the cursor had passed",
-        then=("DROP TRIGGER snowredis_fence ON orders", IN_ORDERS, fence_of("orders")),
+        "its fence was made after the cursor had passed", then=f"{DROP_FENCE} {IN_ORDERS}; {fence_of('orders')}"
     ),
     "a child table without a fence": Case(
         f"rows of old_orders {NO_FENCE}",
-        then=("CREATE TABLE old_orders () INHERITS (orders)", "INSERT INTO old_orders VALUES ({early}, 0)"),
+        then="CREATE TABLE old_orders () INHERITS (orders); INSERT INTO old_orders VALUES ({early}, 0)",
     ),
     "a table that takes the name": Case(
         "other tables are read than before",
-        before=(BILLS, fence_of("bills"), "INSERT INTO bills VALUES ({young})"),
-        then=("ALTER TABLE orders RENAME TO old", "ALTER TABLE bills RENAME TO orders"),
+        before=f"{BILLS} {fence_of('bills')} INSERT INTO bills VALUES ({{young}})",
+        then="ALTER TABLE orders RENAME TO old; ALTER TABLE bills RENAME TO orders",
     ),
     "a materialized view": Case(
         "rows of m could be missed: it is no table",
         "SELECT id FROM m",
-        (BILLS, "CREATE MATERIALIZED VIEW m AS SELECT * FROM bills"),
-        (*IN_BILLS, "REFRESH MATERIALIZED VIEW m"),
+        f"{BILLS} CREATE MATERIALIZED VIEW m AS SELECT * FROM bills",
+        f"{IN_BILLS} REFRESH MATERIALIZED VIEW m",
     ),
 }
 
@@ -212,12 +203,12 @@ def test_a_reader_that_would_miss_a_row_is_refused(
         return [row[0] for page in watermark.pages(case.query) for row in page]
 
     ids = {"early": id_of(5)}
-    run_all(engine, case.before, ids)
+    run_with_ids(engine, case.before, ids)
     time.sleep(LAG_S + 0.1)
     # one reader checks, the other one does not
     watermark, careless = (Watermark(engine, LAYOUT, lag=LAG_S, tables=case.tables) for _ in range(2))
     refusals, seen = [], list[int]()
-    for statements in (case.then, ()):
+    for statements in (case.then, ""):
         try:
             read(watermark)
         except ConfigError as error:
@@ -225,21 +216,20 @@ def test_a_reader_that_would_miss_a_row_is_refused(
         with monkeypatch.context() as patch:
             patch.setattr(Watermark, "_check", lambda *_: None)
             seen += read(careless)
-        run_all(engine, statements, ids)
+        run_with_ids(engine, statements, ids)
     assert refusals
     assert all(re.search(case.message, refusal) for refusal in refusals)
     with engine.connect() as connection:
         assert set(connection.exec_driver_sql(case.truth or case.query).scalars()) - set(seen)
 
 
-def run_all(engine: sa.Engine, statements: Sequence[str], ids: dict[str, int]) -> None:
+def run_with_ids(engine: sa.Engine, statements: str, ids: dict[str, int]) -> None:
     """Run statements in which {now} stands for an id of now, and {young} for the one where it stood first."""
 
     def id_of_name(name: str) -> int:
         return id_of(0) if name == "now" else ids.setdefault(name, id_of(0))
 
-    for statement in statements:
-        run(engine, re.sub(r"\{(early|young|now)\}", lambda found: str(id_of_name(found[1])), statement))
+    run(engine, re.sub(r"\{(early|young|now)\}", lambda found: str(id_of_name(found[1])), statements))
 
 
 @pytest.mark.parametrize("part", ["FOR UPDATE SKIP LOCKED", "TABLESAMPLE SYSTEM (50)", "LIMIT 5"])
@@ -249,9 +239,7 @@ def test_a_query_that_leaves_rows_out_is_refused_though_its_table_is_named(engin
 
 
 def test_a_named_table_is_read_with_a_function_as_it_is_when_the_page_is_read(engine: sa.Engine) -> None:
-    run_all(
-        engine, (BILLS, IS_PAID, "INSERT INTO orders VALUES ({now}, 0)", "INSERT INTO bills SELECT id FROM orders"), {}
-    )
+    run(engine, f"{BILLS} {IS_PAID} INSERT INTO orders VALUES ({id_of(0)}, 0); INSERT INTO bills SELECT id FROM orders")
     time.sleep(LAG_S + 0.1)
     watermark = Watermark(engine, LAYOUT, lag=LAG_S, tables=["orders"])
     assert len(list(watermark.pages("SELECT id FROM orders WHERE is_paid(id) AND abs(writer) = 0"))) == 1
@@ -263,9 +251,8 @@ def test_a_text_that_looks_like_a_function_and_a_function_of_the_row_alone_will_
 
 
 def test_one_cursor_for_two_queries_is_refused(engine: sa.Engine) -> None:
-    run_all(engine, (BILLS, fence_of("bills")), {})
     insert(engine, id_of(0))
-    run(engine, f"INSERT INTO bills VALUES ({id_of(0)})")
+    run(engine, f"{BILLS} {fence_of('bills')} INSERT INTO bills VALUES ({id_of(0)})")
     time.sleep(LAG_S + 0.1)
     watermark = Watermark(engine, LAYOUT, lag=LAG_S)
     assert len(list(watermark.pages("SELECT id FROM orders"))) == 1
@@ -315,10 +302,9 @@ def test_a_watermark_that_does_not_know_its_tables_is_refused(engine: sa.Engine)
 )
 def test_a_query_that_reads_by_the_ids_of_tables_will_do(engine: sa.Engine, query: str) -> None:
     odd = '"Odd ""Name"" of it"'
-    before = [BILLS, fence_of("bills"), "CREATE VIEW recent AS SELECT * FROM orders", *PARTITIONED, fence_of("events")]
-    before += [f"CREATE TABLE {odd} (id bigint)", "CREATE TABLE orders_of_parents (id int, parent bigint)"]
-    before += [fence_of("orders_of_parents", "parent"), fence_of("orders").replace('"orders"', odd)]
-    run_all(engine, before, {})
+    before = f"{BILLS} {fence_of('bills')} CREATE VIEW recent AS SELECT * FROM orders; {EVENTS}"
+    before += f"CREATE TABLE {odd} (id bigint); CREATE TABLE orders_of_parents (id int, parent bigint);"
+    run(engine, before + fence_of("orders_of_parents", "parent") + fence_of("orders").replace('"orders"', odd))
     for _ in range(2):
         watermark = Watermark(engine, LAYOUT, lag=LAG_S)
         list(watermark.pages(query))
@@ -355,7 +341,7 @@ def test_the_lag_of_a_fence_is_changed_and_nothing_below_a_mark_gets_in(engine: 
 
 
 def test_a_renamed_column_lets_nothing_old_in_and_its_fence_is_made_again(engine: sa.Engine) -> None:
-    run_all(engine, (*PARTITIONED, fence_of("events")), {})
+    run(engine, EVENTS)
     run(engine, f"INSERT INTO events VALUES ({id_of(0)}, 'new')")
     time.sleep(LAG_S + 0.1)
     watermark = Watermark(engine, LAYOUT, lag=LAG_S)
@@ -382,16 +368,9 @@ def inserted(engine: sa.Engine, *statements: str) -> bool:
     return True
 
 
-PARTITIONED = (
-    "CREATE TABLE events (id bigint, state text, PRIMARY KEY (id, state)) PARTITION BY LIST (state)",
-    "CREATE TABLE events_new PARTITION OF events FOR VALUES IN ('new')",
-    "CREATE TABLE events_paid PARTITION OF events FOR VALUES IN ('paid')",
-)
-
-
 @pytest.mark.parametrize("spoil", ["DROP TRIGGER snowredis_fence ON", "ALTER TABLE"])
 def test_a_partition_whose_fence_is_switched_off_is_refused(engine: sa.Engine, spoil: str) -> None:
-    run_all(engine, (*PARTITIONED, fence_of("events")), {})
+    run(engine, EVENTS)
     watermark = Watermark(engine, LAYOUT, lag=LAG_S, tables=["events"])
     watermark.advance()
     if spoil.startswith("DROP"):
@@ -405,7 +384,7 @@ def test_a_partition_whose_fence_is_switched_off_is_refused(engine: sa.Engine, s
 
 
 def test_an_update_moves_an_old_row_to_another_partition_and_an_insert_of_its_id_is_refused(engine: sa.Engine) -> None:
-    run_all(engine, (*PARTITIONED, fence_of("events")), {})
+    run(engine, EVENTS)
     made = [id_of(0, worker) for worker in range(5)]
     rows = ", ".join(f"({an_id}, 'new')" for an_id in made)
     run(engine, f"INSERT INTO events VALUES {rows}")
