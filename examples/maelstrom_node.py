@@ -2,7 +2,7 @@
 # Type:     maelstrom test -w unique-ids --bin examples/maelstrom_node.py --rate 1000 --nemesis partition
 # Needs:    redis-server, or else pip install 'fakeredis[lua]'
 # You see:  Maelstrom's verdict on the ids of its nodes, each of which leases a worker id from one Redis. Not run under
-#           Maelstrom itself yet; tests/project/test_maelstrom.py speaks its protocol. SNOWREDIS_URL: another Redis.
+#           Maelstrom itself yet; tests/project/test_examples.py speaks its protocol. SNOWREDIS_URL: another Redis.
 """A node of Maelstrom's workload unique-ids: JSON objects on stdin and stdout, a line each.
 
 https://github.com/jepsen-io/maelstrom/blob/main/doc/workloads.md

@@ -30,6 +30,14 @@ def test_every_link_leads_somewhere() -> None:
     assert list(links.broken_links([ROOT / page for page in (*PAGES, "CHANGELOG.md")])) == []
 
 
+def test_the_first_page_links_to_every_page() -> None:
+    first, readme = ROOT / "docs/index.md", ROOT / "README.md"
+    linked = {link.file for link in links.links_in(first)}
+    english = {path for name, path in PAGES.items() if name not in TRANSLATED}
+    assert english - linked <= {first, readme}
+    assert first in {link.file for link in links.links_in(readme)}
+
+
 def torn_tables(text: str) -> list[str]:
     """Return the rows that follow an empty line in a table: a page shows them as text with bars."""
     parts = re.split(r"\n(?:[ \t]*\n)+", f"{text}\n")

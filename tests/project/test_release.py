@@ -1,12 +1,19 @@
-"""Files of the release workflow: links for a package index, and the tools that build them."""
+"""What is released: links for a package index, the tools that build it, and the extras that are named anywhere."""
 
+import ast
 import re
 import shutil
 import tomllib
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from scripts.release_urls import main
+from scripts.try_extras import IMPORTS
 from tests.support.programs import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+EXTRAS = set(PROJECT["project"]["optional-dependencies"])
 
 
 def test_a_release_has_links_that_work_outside_of_the_repository(tmp_path: Path) -> None:
@@ -43,8 +50,7 @@ def test_actions_are_pinned_by_commit() -> None:
 def test_what_builds_a_release_is_pinned_and_takes_its_time_from_the_commit() -> None:
     lines = (ROOT / ".github" / "build-tools.txt").read_text("utf-8").splitlines()
     pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
-    requires = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
-    assert {re.split(r"[<>=]", each)[0] for each in requires} <= pinned.keys()
+    assert {re.split(r"[<>=]", each)[0] for each in PROJECT["build-system"]["requires"]} <= pinned.keys()
     jobs = jobs_of("release.yml")
     for job in ("wheels", "pure"):
         assert 'echo "SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)" >> "$GITHUB_ENV"' in jobs[job]
@@ -59,3 +65,37 @@ def test_the_bill_of_materials_is_attached_to_the_release() -> None:
     # all artifacts, into one folder
     assert "pattern:" not in jobs["attach"]
     assert 'gh release create "$GITHUB_REF_NAME" files/*' in jobs["attach"]
+
+
+# --- extras ---------------------------------------------------------------------------------------------
+
+# snowredis[web], and the same from a checkout or a wheel: '.[web]', CHECKOUT[web], snowredis-….whl[web]
+ASKED_FOR = re.compile(r"(?:snowredis|CHECKOUT|\.whl|'\.)\[([a-z][a-z,]*)\]")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    for folder in ("docs", "examples", "scripts", "snowredis", "tests"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in {".md", ".py", ".sh", ".yml", ".txt"}:
+                yield str(path.relative_to(ROOT)), path.read_text("utf-8")
+    yield from ((name, (ROOT / name).read_text("utf-8")) for name in ("pyproject.toml", "README.md"))
+
+
+def unknown_extras(text: str) -> set[str]:
+    return {name for names in ASKED_FOR.findall(text) for name in names.split(",")} - EXTRAS
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    assert {where: unknown_extras(text) for where, text in texts() if unknown_extras(text)} == {}
+
+
+def modules_in(statement: str) -> set[str]:
+    nodes = list(ast.walk(ast.parse(statement)))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def test_each_extra_is_tried_with_modules_that_exist() -> None:
+    assert set(IMPORTS) == EXTRAS
+    modules = {extra: modules_in(statement) for extra, statement in IMPORTS.items()}
+    assert {(extra, name) for extra, names in modules.items() for name in names if find_spec(name) is None} == set()

@@ -43,17 +43,6 @@ def store_at(server: RedisServer, config: PoolConfig = CONFIG) -> PoolAdministra
 # --- create and delete ------------------------------------------------------------------------------
 
 
-def test_a_person_who_creates_a_pool_after_a_loss_says_that_no_process_could_make_ids(own_server: RedisServer) -> None:
-    store = store_at(own_server)
-    create(store, wall_ms())
-    Holder(store, wall_ms).claim()
-    own_server.restart()
-    created = create(store, wall_ms())
-    heir = Holder(store, wall_ms).claim(now=True)
-    assert set(heir.lanes_ms) == {created.redis_ms}
-    assert heir.outage_ms > heir.until_ms
-
-
 def test_after_delete_a_crash_brings_the_pool_not_back(kept: RedisServer) -> None:
     create(store_at(kept), wall_ms())
     holder = Holder(store_at(kept), wall_ms).claim()
@@ -126,18 +115,6 @@ def test_a_process_that_the_pool_refused_does_not_create_it_with_its_own_setting
         stray.ask_claim()
     assert not own_server.client().exists(KEY)
     assert isinstance(worker.ask_renew(), Renewed)
-
-
-def test_a_process_that_the_pool_refused_creates_it_after_a_person_deleted_it(own_server: RedisServer) -> None:
-    create(store_at(own_server), wall_ms())
-    other = Holder(store_at(own_server, LONGER), lambda: wall_ms() + late_ms)
-    late_ms = 0
-    with pytest.raises(LayoutMismatch):
-        other.ask_claim()
-    store_at(own_server).delete(wall_ms())
-    late_ms = 2_000
-    other.ask_claim()
-    assert own_server.client().exists(KEY)
 
 
 # --- an end: on every copy of the pool that can come back, before it counts ---------------------------

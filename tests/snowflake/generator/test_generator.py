@@ -44,15 +44,6 @@ def test_nothing_is_claimed_before_the_first_id_and_claim_claims_only_once(pool:
     assert ids.claim() == ids.lease == lease
 
 
-def test_ids_say_when_and_by_whom_they_were_made(pool: MemoryPool, clock: ManualClock) -> None:
-    first, second = pool.connect(), pool.connect()
-    first.next_id()
-    clock.advance(5)
-    parts = second.decode(second.next_id())
-    assert (parts.worker, parts.backup, parts.sequence) == (1, 0, 0)
-    assert parts.timestamp_ms == clock.time_ns() // 1_000_000
-
-
 def test_ids_of_one_tick_count_up_and_then_the_next_tick_begins(pool: MemoryPool, clock: ManualClock) -> None:
     ids = pool.connect()
     made = [ids.next_id() for _ in range(1500)]
@@ -76,11 +67,6 @@ def test_every_preset_makes_ids_that_decode_to_their_worker(pool: MemoryPool, cl
     assert len(set(made)) == len(made)
 
 
-def test_the_first_id_of_a_layout_that_begins_now_is_not_zero(clock: ManualClock) -> None:
-    layout = Layout(epoch_ms=clock.time_ns() // 1_000_000)
-    assert memory_pool(clock=clock).connect(layout=layout).next_id() == 1
-
-
 # --- batches ---------------------------------------------------------------------------------------
 
 
@@ -96,15 +82,6 @@ def test_no_worker_of_a_layout_without_a_sequence_makes_the_ids_of_another(
     made = sorted(ids.next_id() for _ in range(4) for ids in many)
     assert made == sorted(set(made))
     assert made[0] > 0
-
-
-def test_a_batch_is_strictly_increasing_and_continues_after_single_ids(pool: MemoryPool) -> None:
-    ids = pool.connect()
-    before = ids.next_id()
-    batch = ids.next_ids(5_000)
-    after = ids.next_id()
-    assert len(batch) == 5_000
-    assert [before, *batch, after] == sorted({before, *batch, after})
 
 
 def test_a_batch_of_0_is_empty_and_needs_no_lease(pool: MemoryPool) -> None:
@@ -329,15 +306,6 @@ def test_a_lost_lease_that_cannot_be_replaced_says_why(pool: MemoryPool, clock: 
     thief.close()
     clock.advance(1)
     assert sleeper.next_id() > 0
-
-
-def test_a_full_pool_says_so_and_asks_again_as_long_as_told(pool: MemoryPool, clock: ManualClock) -> None:
-    one = Layout(worker_bits=0)
-    first = pool.connect(layout=one)
-    first.next_id()
-    with pytest.raises(snowredis.PoolExhausted, match="next lease ends in 30000 ms"):
-        pool.connect(layout=one, claim_timeout=0).next_id()
-    assert pool.connect(layout=one, claim_timeout=40).next_id() > 0
 
 
 def test_calls_share_the_time_for_which_a_full_pool_is_asked_again(

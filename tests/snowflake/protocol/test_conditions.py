@@ -45,6 +45,24 @@ def test_more_marks_out_of_reach_than_one_claim_looks_at_do_not_hide_the_others(
     assert granted >= 65
 
 
+def test_a_token_in_two_records_gets_a_third_worker_id_if_the_older_one_is_claimed_by_another() -> None:
+    """After a loss, a repeated claim got another worker id. Nothing says any more which one it was; none is shared."""
+    place = SimPool(worker_bits=2)
+    first = place.holder().claim()
+    place.stage.wait(4_000)
+    place.restart()
+    place.holder().settling()
+    # as if the floor had passed
+    place.stored["lost_at"] = str(place.now_ms() - place.config.floor_ms)
+    again = Holder(place.store, place.now_ms, token=first.token).claim()
+    assert again.worker != first.worker
+    place.stage.wait(4_000)
+    assert place.holder().claim().worker == first.worker
+    once_more = Holder(place.store, place.now_ms, token=first.token).claim()
+    assert once_more.worker not in (first.worker, again.worker)
+    assert isinstance(again.ask_renew(), Renewed)
+
+
 # --- another pool of the same name at the address -----------------------------------------------------
 
 

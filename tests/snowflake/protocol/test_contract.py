@@ -9,7 +9,6 @@ from snowredis.errors import StoreUnavailable
 from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.messages import (
     Behind,
-    Created,
     Exists,
     LossReason,
     Lost,
@@ -149,11 +148,6 @@ def test_a_caller_whose_clock_is_behind_all_lanes_is_told_by_how_much(pool: Plac
     assert late.lanes_ms == (lowest_ms, lowest_ms)
 
 
-def test_a_pool_is_created_once(place: Place) -> None:
-    assert isinstance(create(place.store, place.now_ms()), Created)
-    assert isinstance(create(place.store, place.now_ms()), Exists)
-
-
 def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Place) -> None:
     began = place.now_ms()
     assert TTL_MS < place.holder().settling().wait_ms <= FLOOR_MS
@@ -239,14 +233,6 @@ def test_after_a_wipe_a_holder_is_refused_when_its_worker_id_was_given_away(loss
     assert heir.worker == holder.worker
     assert isinstance(holder.ask_renew(), Lost)
     assert min(heir.lanes_ms) >= holder.until_ms
-
-
-def test_an_adopted_holder_releases_as_before(lossy: Place) -> None:
-    holder = lossy.holder().claim()
-    lossy.wipe()
-    assert holder.ask_renew().adopted
-    assert holder.release("10")
-    assert not holder.release("10")
 
 
 # --- durability="none": losses go unnoticed ---------------------------------------------------------

@@ -10,7 +10,6 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.settings import from_environment
 from snowredis.snowflake.protocol.messages import Created, Granted, Renewed, Settling
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.redis_store import RedisStore
@@ -51,16 +50,6 @@ def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: Redi
     for remedy in ("allow it for the user", 'durability="assured"', 'durability="none"', "nothing was claimed"):
         assert remedy in str(caught.value)
     assert silent.client().exists(*pool_keys("orders")) == 0
-
-
-@pytest.mark.timeout(10)
-def test_a_user_who_may_not_run_info_is_told_that_this_is_missing(own_server: RedisServer) -> None:
-    created(own_server, CONFIG)
-    own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", "-info")
-    app = RedisStore(f"unix://app:secret@{own_server.socket}", CONFIG)
-    with pytest.raises(StoreUnavailable, match="refuses INFO inside scripts") as caught:
-        Holder(app, wall_ms).ask_claim()
-    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("durability", ["assured", "none"])
@@ -109,12 +98,6 @@ def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: 
 
 
 # --- constants of the pool -------------------------------------------------------------------------
-
-
-def test_the_environment_says_what_redis_is_trusted_with() -> None:
-    settings = from_environment({"SNOWREDIS_DURABILITY": "none"})
-    with contextlib.closing(snowredis.connect(**settings)) as ids:
-        assert " durability=none" in ids._config.signature
 
 
 def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:

@@ -9,24 +9,26 @@ from typing import Any
 
 import hypothesis
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
 from snowredis import errors
 from snowredis.core.layout import Layout
-from snowredis.core.presets import layouts, resolve_layout
+from snowredis.core.presets import layouts
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
 from snowredis.monitor.lease import Owner, parse_owner
 from snowredis.process.names import owner_text
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol.messages import Created
-from snowredis.snowflake.protocol.pool_config import FORMAT, MAX_TTL_MS, PoolConfig, signature_fields
+from snowredis.snowflake.protocol.pool_config import MAX_TTL_MS, PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.support.holder import create
 from tests.support.servers import RedisServer
+
+DAY_MS = 24 * 3_600_000
 
 # --- the constants of a pool -----------------------------------------------------------------------
 
@@ -67,6 +69,10 @@ def test_another_pool_name_is_refused_and_shown(name: Any) -> None:
         ({"datacenter": 0.5}, "datacenter must be a whole number, or 'auto', not 0.5"),
         ({"durability": "some"}, "durability must be one of detect, assured, none, not 'some'"),
         ({"durability": None}, "durability must be one of detect, assured, none, not None"),
+        ({"outage_reserve_ms": DAY_MS, "layout": Layout(backup_bits=0)}, "has no backup bits"),
+        ({"outage_reserve_ms": 30_000}, "longer than the ttl"),
+        ({"outage_reserve_ms": 32 * DAY_MS}, f"outage_reserve_ms={32 * DAY_MS} is out of range"),
+        ({"outage_reserve_ms": -2}, "outage_reserve_ms=-2 is out of range"),
         ({"ttl_ms": 0}, "ttl 0 ms is too short: it must be 100 ms at least"),
         ({"ttl_ms": 99}, "ttl 99 ms is too short"),
         (
@@ -97,39 +103,6 @@ def test_the_ttl_that_an_error_advises_works(ttl: int, lead: int, slack: int) ->
         # a holder that heard from Redis one heartbeat ago can still be told from a dead one
         least = config.max_clock_lead_ms + config.failover_slack_ms + config.heartbeat_ms
         assert config.ttl_ms > least
-
-
-@given(
-    layout=st.sampled_from([*layouts.values(), Layout(worker_last=True), Layout(tick_ms=7, epoch_ms=3)]),
-    ttl=st.integers(100, MAX_TTL_MS),
-    lead=st.integers(0, 1_000),
-    slack=st.integers(0, 1_000),
-    durability=st.sampled_from(["detect", "assured", "none"]),
-)
-def test_a_signature_says_all_that_makes_two_pools_differ(
-    layout: Layout, ttl: int, lead: int, slack: int, durability: Any
-) -> None:
-    assume(ttl > 2 * (lead + slack))
-    config = PoolConfig(
-        name="orders",
-        layout=layout,
-        datacenter=layout.datacenters - 1,
-        ttl_ms=ttl,
-        max_clock_lead_ms=lead,
-        failover_slack_ms=slack,
-        durability=durability,
-    )
-    settings = signature_fields(config.signature)
-    assert settings.pop("format") == str(FORMAT)
-    read = PoolConfig(
-        name="orders",
-        layout=resolve_layout(settings.pop("layout")),
-        durability=settings.pop("durability"),
-        **{option: int(text) for option, text in settings.items()},
-    )
-    assert read == config
-    # the script takes 400 characters
-    assert len(config.signature) < 300
 
 
 def test_a_signature_has_all_constants_in_one_order() -> None:

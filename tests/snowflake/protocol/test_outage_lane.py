@@ -1,20 +1,15 @@
 """The outage lane of a worker id, in every store: what is reserved, kept, given back and granted again."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.errors import ConfigError
-from snowredis.snowflake.protocol.administration import PoolAdministration
-from snowredis.snowflake.protocol.messages import Created, Granted, LossReason, Renewed
-from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
-from tests.snowflake.protocol.conftest import CONFIG, TTL_MS, Place, open_place, wall_ms
-from tests.support.holder import Holder, create, fresh_hex
-from tests.support.records import change_record
-from tests.support.servers import RedisServer
+from snowredis.snowflake.protocol.messages import LossReason, Renewed
+from snowredis.snowflake.protocol.pool_config import PoolConfig
+from tests.snowflake.protocol.conftest import CONFIG, TTL_MS, Place, open_place
+from tests.support.holder import Holder
 
 DAY_MS = 24 * 3600 * 1000
 LEAD_MS = SKEW_MS = TTL_MS // 12
@@ -314,16 +309,6 @@ def test_where_losses_go_unnoticed_the_outage_lane_opens_a_day_after_the_claim(
 # --- a pool that a person created --------------------------------------------------------------------
 
 
-def test_a_pool_that_a_person_created_has_its_outage_lanes_at_once(place: Place) -> None:
-    assert isinstance(create(place.store, place.now_ms()), Created)
-    holder = place.holder().claim(now=True)
-    assert is_reserved(holder)
-    assert opens(holder) <= place.now_ms()
-    assert holder.release()
-    others = [place.holder().claim(now=True) for _ in range(4)]
-    assert max(map(opens, others)) <= place.now_ms()
-
-
 def test_a_pool_that_nobody_created_opens_its_outage_lanes_after_their_own_floor(place: Place) -> None:
     began = place.now_ms()
     answer = place.holder().settling()
@@ -331,64 +316,7 @@ def test_a_pool_that_nobody_created_opens_its_outage_lanes_after_their_own_floor
     assert began + OUTAGE_FLOOR_MS <= opens(place.holder().claim()) <= place.now_ms() + OUTAGE_FLOOR_MS
 
 
-# --- records, in Redis -------------------------------------------------------------------------------
-
-
-LONG = PoolConfig(name="lanes", layout=THREE, ttl_ms=60_000, outage_reserve_ms=DAY_MS)
-
-
-@pytest.fixture
-def store(server: RedisServer) -> Iterator[PoolAdministration]:
-    store = PoolAdministration(server.url, replace(LONG, name=f"lanes{fresh_hex()[-6:]}"))
-    assert isinstance(create(store, wall_ms()), Created)
-    yield store
-    store.close()
-
-
-def test_a_token_in_two_records_gets_a_third_worker_id_if_the_older_one_is_claimed_by_another(
-    server: RedisServer, store: PoolAdministration
-) -> None:
-    """After a loss, a repeated claim got another worker id. Nothing says any more which one it was; none is shared."""
-    first = Holder(store, wall_ms).claim()
-    key, client = pool_keys(store.config.name)[0], server.client()
-    client.hset(key, "run_id", "another")
-    Holder(store, wall_ms).ask_claim()
-    # as if the floor had passed
-    client.hset(key, "lost_at", wall_ms() - LONG.floor_ms)
-    again = Holder(store, wall_ms, token=first.token).claim()
-    assert again.worker != first.worker
-    ended_ms = wall_ms() - 10
-    change_record(client, store.config.name, first.worker, until_ms=ended_ms, lease_end_ms=ended_ms, outage_ms=0)
-    assert Holder(store, wall_ms).claim().worker == first.worker
-    once_more = Holder(store, wall_ms, token=first.token).claim()
-    assert once_more.worker not in (first.worker, again.worker)
-    assert isinstance(again.ask_renew(), Renewed)
-
-
 # --- settings ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"layout": Layout(backup_bits=0), "outage_reserve_ms": DAY_MS}, "has no backup bits"),
-        ({"outage_reserve_ms": TTL_MS}, "longer than the ttl"),
-        ({"outage_reserve_ms": 32 * DAY_MS}, "out of range"),
-        ({"outage_reserve_ms": -2}, "out of range"),
-    ],
-)
-def test_an_outage_reserve_that_cannot_work_is_refused(settings: dict[str, Any], match: str) -> None:
-    with pytest.raises(ConfigError, match=match):
-        replace(CONFIG, **settings)
-
-
-def test_one_backup_bit_is_enough_on_request(request: pytest.FixtureRequest) -> None:
-    request.param = "model"
-    for place in open_place(request, replace(CONFIG, outage_reserve_ms=DAY_MS)):
-        holder = place.created().holder().ask_claim()
-        assert isinstance(holder, Granted)
-        assert len(holder.terms.lanes_ms) == 2
-        assert (holder.terms.outage_until_ms or 0) > holder.terms.until_ms
 
 
 def test_a_ttl_of_a_day_needs_no_outage_lane() -> None:

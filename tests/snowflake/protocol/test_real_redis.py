@@ -19,9 +19,9 @@ import pytest
 import redis
 
 from scripts._docs.lua import lua_of
-from snowredis import SnowflakeGenerator, WorkerPool
+from snowredis import WorkerPool
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
+from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol.administration import POOL_SCRIPTS
 from snowredis.snowflake.protocol.messages import (
@@ -39,7 +39,6 @@ from snowredis.snowflake.protocol.messages import (
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import FloorReason, LeaseRecord
 from snowredis.snowflake.protocol.redis_store import RedisStore, load
-from snowredis.testing import ManualClock
 from tests.snowflake.protocol.conftest import holder, new_pool, really_wait, wall_ms
 from tests.support.holder import Holder, create, fresh_hex
 from tests.support.ports import free_port
@@ -307,24 +306,6 @@ def test_a_constant_that_differs_is_refused_by_every_script_and_changes_nothing(
     assert after == before
 
 
-def test_a_pool_that_refuses_everybody_is_counted_with_the_last_that_it_refused(server: RedisServer) -> None:
-    store = new_pool(server, WITH_SITES)
-    stranger = RedisStore(server.url, replace(store.config, ttl_ms=store.config.ttl_ms * 2))
-    key, before_ms, clock = pool_keys(store.config.name)[0], wall_ms(), ManualClock()
-    ids = SnowflakeGenerator(stranger, clock=clock)
-    for times in ("1", "2"):
-        for _ in range(30):
-            with pytest.raises(LayoutMismatch):
-                ids.next_id()
-        # the others were not sent
-        assert server.client().hget(key, "mismatches") == times
-        clock.advance(2_000)
-    at_ms, owner = str(server.client().hget(key, "mismatch")).split("|")
-    assert before_ms <= int(at_ms) <= wall_ms()
-    assert json.loads(owner)["host"] == socket.gethostname()
-    ids.close()
-
-
 # --- hostile arguments -----------------------------------------------------------------------------
 
 # as many arguments as all scripts of a pool have in common
@@ -538,16 +519,6 @@ def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> N
     assert isinstance(create(RedisStore(f"unix://:right@{own_server.socket}", LONG), wall_ms()), Created)
 
 
-@pytest.mark.parametrize("rights", [["-evalsha", "-eval"], ["-hset"], ["resetkeys", "~other:*"]])
-def test_a_user_without_the_rights_that_scripts_need_is_refused(own_server: RedisServer, rights: list[str]) -> None:
-    create(RedisStore(own_server.url, LONG), wall_ms())
-    own_server.client().execute_command("ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", *rights)
-    app = RedisStore(f"unix://app:secret@{own_server.socket}", LONG)
-    with pytest.raises(StoreUnavailable, match=r"refused a command: .*snowredis doctor") as caught:
-        holder(app).ask_claim()
-    assert "secret" not in str(caught.value)
-
-
 # the bound: without it a caller would hang for as long as TCP does
 @pytest.mark.timeout(20)
 def test_a_server_that_is_away_or_says_nothing_is_given_up_on(tmp_path: Path) -> None:
@@ -561,24 +532,6 @@ def test_a_server_that_is_away_or_says_nothing_is_given_up_on(tmp_path: Path) ->
         store = RedisStore(f"redis://127.0.0.1:{silent.getsockname()[1]}", LONG)
         with pytest.raises(StoreUnavailable, match="cannot be used"):
             create(store, wall_ms())
-
-
-def test_a_server_without_memory_refuses_and_nothing_is_half_written(own_server: RedisServer) -> None:
-    store = RedisStore(own_server.url, LONG)
-    create(store, wall_ms())
-    living, dead = holder(store).claim(), holder(store).claim()
-    own_server.client().config_set("maxmemory", 1)
-    before = stored(own_server, LONG.name)
-    for call in (holder(store).ask_claim, living.ask_renew, dead.release):
-        with pytest.raises(StoreUnavailable, match="maxmemory"):
-            call()
-    with pytest.raises(StoreUnavailable, match="maxmemory"):
-        create(RedisStore(own_server.url, SHORT), wall_ms())
-    assert stored(own_server, LONG.name) == before
-    assert stored(own_server, SHORT.name) == [None] * 3
-    own_server.client().config_set("maxmemory", 0)
-    assert isinstance(living.ask_renew(), Renewed)
-    assert dead.release()
 
 
 # --- events ----------------------------------------------------------------------------------------
@@ -684,49 +637,6 @@ def test_a_lost_index_does_not_change_what_is_shown(server: RedisServer) -> None
 
     twice = WorkerPool(Stuttering(unix_socket_path=str(server.socket)), name)
     assert [info.worker for info in twice.workers()] == [0, 2]
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        {"stats": WorkerStats("1-2", "--", "-", 3)},  # type: ignore[arg-type]
-        {"stats": WorkerStats("", "", "", "", "")},  # type: ignore[arg-type]
-        {"lease_end_ms": "9" * 5_000},
-        {"until_ms": "٣"},
-        {"token_hash": "xyz"},
-        {"lanes_ms": ("1", "2;3")},
-    ],
-)
-def test_a_record_that_no_script_wrote_does_not_hide_the_others(server: RedisServer, field: dict[str, Any]) -> None:
-    store = new_pool(server, LONG)
-    name = store.config.name
-    for _ in range(2):
-        holder(store).claim()
-    pool = pool_keys(name)[0]
-    record = LeaseRecord.parse(str(server.client().hget(pool, "w:0")))
-    assert record is not None
-    text = record._replace(**field).pack()
-    server.client().hset(pool, mapping={"w:0": text, "w:x": text})
-    assert WorkerPool(server.url, name).workers()[-1].worker == 1
-    server.client().delete(pool_keys(name)[1])
-    assert WorkerPool(server.url, name).workers()[-1].worker == 1
-
-
-def test_what_is_no_pool_is_said_to_be_none(server: RedisServer) -> None:
-    absent = WorkerPool(server.url, "absent")
-    for read in (absent.workers, absent.info, absent.delete):
-        with pytest.raises(PoolNotFound, match="no pool 'absent'"):
-            read()
-    pool = pool_keys("odd")[0]
-    server.client().hset(pool, mapping={"signature": "format=1 layout=none", "records": 0})
-    with pytest.raises(StoreUnavailable, match="signature of pool 'odd' is not valid"):
-        WorkerPool(server.url, "odd").info()
-    server.client().delete(pool)
-    server.client().set(pool, "mine")
-    for read in (WorkerPool(server.url, "odd").workers, WorkerPool(server.url, "odd").info):
-        with pytest.raises(StoreUnavailable, match="another program uses a key"):
-            read()
-    server.client().delete(pool)
 
 
 def test_adopted_leases_count_for_the_peak(server: RedisServer) -> None:
