@@ -1,7 +1,9 @@
-"""SegmentGenerator: numbers, waits, threads, coroutines, forks, losses, several servers."""
+"""SegmentGenerator: numbers, waits, coroutines, forks, losses, failed batches, several servers."""
 
+import asyncio
 import itertools
 import pickle
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -11,13 +13,22 @@ from typing import Any
 import pytest
 
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
-from snowredis.numbers import NumbersClosed, SegmentGenerator, create_tag, open_tag
+from snowredis.numbers import (
+    NumbersClosed,
+    NumbersExhausted,
+    SegmentGenerator,
+    create_tag,
+    delete_tag,
+    open_tag,
+    show_tag,
+)
 from snowredis.numbers.buffer import Buffer
 from snowredis.numbers.formats import MAX_NUMBER
 from snowredis.numbers.masters import Steps
 from snowredis.numbers.segments import open_generator
 from snowredis.numbers.settings import servers_of
-from snowredis.testing import ManualClock, memory_pool
+from snowredis.numbers.stores import tag_keys
+from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -25,10 +36,12 @@ from tests.support.waiting import eventually
 _tags = (f"generator-{number}" for number in itertools.count())
 
 
-def created(url: Any, **settings: Any) -> SegmentGenerator:
-    tag = next(_tags)
-    create_tag(url, tag)
-    return open_generator(url, tag=tag, **settings)
+def created(*servers: Any, maximum: int | None = None, **settings: Any) -> SegmentGenerator:
+    """Return a generator of a new tag on servers, which hand out numbers between each other."""
+    tag, urls = next(_tags), [server if isinstance(server, MemoryPool) else server.url for server in servers]
+    for start, url in enumerate(urls, 1):
+        create_tag(url, tag, start=start, stride=len(urls), maximum=maximum)
+    return open_generator(urls if len(urls) > 1 else urls[0], tag=tag, **settings)
 
 
 @pytest.fixture
@@ -183,7 +196,7 @@ def test_suspend_drops_what_a_clone_would_have(ids: SegmentGenerator) -> None:
 
 
 def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server: RedisServer) -> None:
-    ids = created(own_server.url, step=100, max_step=100)
+    ids = created(own_server, step=100, max_step=100)
     numbers = [ids.next_id() for _ in range(50)]
     eventually(lambda: ids._buffer.ready)
     own_server.save()
@@ -201,18 +214,11 @@ def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server
 
 
 def test_forks_get_numbers_of_their_own(server: RedisServer) -> None:
-    generator = created(server.url)
+    generator = created(server)
     generator.close()
     made = run("tests.numbers.programs.forks", server.url, generator.tag).split()
     assert len(made) > 300
     assert len(made) == len(set(made))
-
-
-def shared(tag: str, *servers: RedisServer) -> list[str]:
-    """Create *tag* on each of *servers*, which hand out numbers between each other; return their URLs."""
-    for number, server in enumerate(servers, 1):
-        create_tag(server.url, tag, start=number, stride=len(servers))
-    return [server.url for server in servers]
 
 
 def test_a_forked_child_has_a_tag_in_memory_even_if_another_thread_of_the_parent_used_it() -> None:
@@ -229,11 +235,9 @@ def test_a_forked_child_has_a_tag_in_memory_even_if_another_thread_of_the_parent
 def test_several_servers_hand_out_numbers_in_turn_and_any_may_be_away(
     server: RedisServer, own_server: RedisServer
 ) -> None:
-    tag = next(_tags)
-    urls = shared(tag, server, own_server)
     with (
-        open_generator(urls, tag=tag, step=5, max_step=5) as ids,
-        open_generator(urls[::-1], tag=tag, step=4, max_step=4) as other,
+        created(server, own_server, step=5, max_step=5) as ids,
+        open_generator([own_server.url, server.url], tag=ids.tag, step=4, max_step=4) as other,
     ):
         numbers = [each.next_id() for _ in range(100) for each in (ids, other)]
         assert {number % 2 for number in numbers} == {0, 1}
@@ -241,6 +245,15 @@ def test_several_servers_hand_out_numbers_in_turn_and_any_may_be_away(
         numbers += [each.next_id() for _ in range(100) for each in (ids, other)]
         assert len(set(numbers)) == 400
         assert [number % 2 for number in numbers[-100:]] == [1] * 100
+
+
+def test_a_server_that_hangs_delays_callers_of_the_others_once(server: RedisServer, own_server: RedisServer) -> None:
+    with created(server, own_server, step=1, max_step=1) as ids:
+        own_server.kill(signal.SIGSTOP)
+        for _ in range(20):
+            ids.next_id()
+        assert ids.counts.failures == 1
+        own_server.kill(signal.SIGCONT)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -262,3 +275,72 @@ def test_spaces_separate_the_servers_of_a_tag() -> None:
     assert servers_of("unix:///a path/x.sock") == ["unix:///a path/x.sock"]
     with pytest.raises(ConfigError, match="names a server twice"):
         open_generator("redis://a:1 redis://a:1")
+
+
+# --- losses, and calls that fail ----------------------------------------------------------------------
+
+
+def test_another_replication_id_of_the_same_process_is_named_as_the_reason(own_server: RedisServer) -> None:
+    with created(own_server) as ids:
+        for master in (("127.0.0.1", "1"), ("NO", "ONE")):
+            own_server.client().execute_command("REPLICAOF", *master)
+        reason = "a replica was connected or Redis was promoted, so that Redis has another replication id"
+        with pytest.raises(NumbersClosed, match=reason):
+            ids.next_id()
+
+
+def test_it_counts_that_the_tag_is_closed_though_no_caller_waits(server: RedisServer) -> None:
+    with created(server, step=100) as ids:
+        assert ids.next_id() == 1
+        delete_tag(server.url, ids.tag)
+        # the next segment is needed when a tenth is used
+        ids.next_ids(20)
+        eventually(lambda: ids.counts.closed > 2)
+
+
+def test_a_batch_that_fails_leaves_its_numbers_and_changes_no_segment(server: RedisServer) -> None:
+    with created(server, maximum=500, step=10, max_step=50) as ids:
+        with pytest.raises(NumbersExhausted):
+            ids.next_ids(501)
+        assert sorted(ids.next_ids(500)) == list(range(1, 501))
+    with created(server, step=10, max_step=50) as ids:
+        ids.next_ids(200)
+        assert ids.steps.size <= 50
+        server.client().hset(tag_keys(ids.tag)[0], "identity", "0")
+        with pytest.raises(NumbersClosed):
+            ids.next_ids(100_000)
+        open_tag(server.url, ids.tag, 300)
+        eventually(ids.next_id, ignored=(NumbersClosed,))
+        # fewer are handed out than the batch that failed asked for
+        info = show_tag(server.url, ids.tag)
+        assert info is not None
+        assert info.next_number < 600
+
+
+def test_canceled_coroutines_repeat_no_number(server: RedisServer) -> None:
+    async def cancel() -> list[int]:
+        made: list[int] = []
+        with created(server, step=100, max_step=100) as ids:
+            for wait_s in (0, 0.001, 0.005, 0.02, 0.05):
+                task = asyncio.create_task(ids.anext_ids(2000))
+                await asyncio.sleep(wait_s)
+                task.cancel()
+                try:
+                    made += await task
+                except asyncio.CancelledError:
+                    canceled.append(wait_s)
+            return made + await ids.anext_ids(3000)
+
+    canceled: list[float] = []
+    everything = asyncio.run(cancel())
+    assert canceled
+    assert len(everything) == len(set(everything)) >= 3000
+
+
+def test_with_max_step_1_a_process_takes_no_number_that_it_does_not_make() -> None:
+    pool, made = memory_pool(), []
+    for _ in range(4):
+        with open_generator(pool, tag="t", step=1, max_step=1) as ids:
+            made += [ids.next_id() for _ in range(5)]
+            time.sleep(0.03)
+    assert made == list(range(1, 21))
