@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -80,17 +79,6 @@ def project(template: Path, tmp_path: Path) -> Project:
     return Project(tmp_path / "p")
 
 
-@pytest.fixture
-def on_redis(server: RedisServer) -> Callable[[str], dict[str, Any]]:
-    """Settings for a pool on the private server, which is known to be new."""
-
-    def make(pool: str) -> dict[str, Any]:
-        new_pool(server.url, pool)
-        return {"url": server.url, "pool": pool}
-
-    return make
-
-
 # --- the whole ----------------------------------------------------------------------------------------
 
 
@@ -153,8 +141,9 @@ WITH_APPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def test_the_tests_of_the_project_pass(project: Project) -> None:
-    said = project.manage("test", "shop")
+def test_the_tests_of_the_project_pass(project: Project, server: RedisServer) -> None:
+    new_pool(server.url, "checked")
+    said = project.manage("test", "shop", REDIS=server.url)
     assert re.search(r"Ran [1-9]\d* tests", said), said
 
 
@@ -173,12 +162,6 @@ def test_what_a_program_with_more_apps_shows_is_so(project: Project, name: str) 
 def test_a_setting_that_does_not_exist_stops_every_process_at_its_start(project: Project) -> None:
     said = project.manage("check", fails=True, SNOWREDIS={"pol": "x"})
     assert "ImproperlyConfigured: SNOWREDIS in your settings: unknown setting 'pol'. Did you mean 'pool'?" in said
-
-
-def test_checks_say_what_cannot_work_and_what_repeats_ids(
-    project: Project, on_redis: Callable[[str], dict[str, Any]]
-) -> None:
-    project.program("checks", on_redis("checked")["url"])
 
 
 def test_check_asks_redis_with_deploy_only(project: Project) -> None:
@@ -212,10 +195,8 @@ def test_the_kind_of_ids_of_a_project_is_a_setting(project: Project) -> None:
 # --- who is there -----------------------------------------------------------------------------------------
 
 
-def test_workers_show_the_project_and_the_command_as_their_label(
-    project: Project, on_redis: Callable[[str], dict[str, Any]]
-) -> None:
-    settings = on_redis("looked-at")
+def test_workers_show_the_project_and_the_command_as_their_label(project: Project, server: RedisServer) -> None:
+    settings = {"url": server.url, "pool": new_pool(server.url, "looked-at")}
     show = ("shell", "-c", "from shop.workers import show_with_this_process; show_with_this_process()")
     said = project.manage(*show, SNOWREDIS=settings)
     assert "django web shell\n" in said

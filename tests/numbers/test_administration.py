@@ -166,6 +166,3 @@ def test_shard_numbers_are_of_one_place_in_ids_and_come_once(server: RedisServer
     server.client().hset(tag_keys(tag)[0], "identity", "0")
     with pytest.raises(NumbersClosed, match="open the tag beyond it"):
         take_shard_number(server.url, layout, tag)
-    delete_tag(server.url, tag)
-    create_tag(server.url, tag, layout=layout, start=4)
-    assert take_shard_number(server.url, layout, tag) == 4

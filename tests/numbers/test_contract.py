@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from snowredis.errors import ConfigError, StoreUnavailable
-from snowredis.numbers import NumbersClosed, NumbersExhausted, create_tag
+from snowredis.numbers import create_tag
 from snowredis.numbers import protocol as replies
-from snowredis.numbers.masters import Master
 from snowredis.numbers.protocol import OpenRequest, TakeRequest
 from snowredis.numbers.stores import MemoryTag, RedisTag, tag_keys
 from tests.support.servers import RedisServer
@@ -63,19 +62,6 @@ def test_a_value_that_no_script_wrote_is_refused(store: Any, server: RedisServer
         server.client().hdel(tag_keys(store.tag)[0], field)
         with pytest.raises(StoreUnavailable):
             taken(store)
-
-
-def test_a_master_knows_what_it_was_told(store: Any, server: RedisServer) -> None:
-    created(store, maximum=20)
-    master = Master(store)
-    assert list(master.take(10).numbers) == [*range(1, 11)]
-    opened(store, 16)
-    assert (list(master.take(10).numbers), master.seen) == ([*range(16, 21)], {"": 21})
-    with pytest.raises(NumbersExhausted, match="up to its maximum 20"):
-        master.take(1)
-    server.client().delete(*tag_keys(store.tag))
-    with pytest.raises(NumbersClosed, match=r"snowredis numbers create tag-\d+ --start N"):
-        master.take(1)
 
 
 @pytest.mark.parametrize(

@@ -183,13 +183,11 @@ def test_sqlite_whose_transactions_are_begun_by_events_or_by_autocommit_false_le
 
 
 def test_numbers_of_a_mariadb_without_transactions_by_default_leave_no_gap(
-    database_kind: DatabaseServer, numbers: TransactionNumbers
+    mariadb_server: DatabaseServer, numbers: TransactionNumbers
 ) -> None:
     default = "Aria"
-    if database_kind.name != "mariadb":
-        pytest.skip("MariaDB only")
     engine = sa.create_engine(
-        database_kind.new_database(), connect_args={"init_command": f"SET default_storage_engine = {default}"}
+        mariadb_server.new_database(), connect_args={"init_command": f"SET default_storage_engine = {default}"}
     )
     numbers.table.create(engine)
     engine_of = "SELECT engine FROM information_schema.tables WHERE table_name = 'snowredis_number'"

@@ -4,28 +4,32 @@ import asyncio
 import copy
 import json
 import pickle
+import time
 import uuid
 from importlib.util import find_spec
-from unittest import skipUnless
+from unittest import mock, skipUnless
 
 import pytest
 from django import forms
+from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.exceptions import ValidationError
+from django.core import mail
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.management import call_command
 from django.db import connection, models
 from django.forms import inlineformset_factory, modelform_factory
 from django.http import JsonResponse
 from django.template import Context, Template
-from django.test import AsyncClient, Client, TestCase, TransactionTestCase, override_settings
+from django.test import AsyncClient, Client, SimpleTestCase, TestCase, TransactionTestCase, override_settings
 from django.urls import path, reverse
 from web import urls
 
 import snowredis
 from shop.models import Express, Invoice, Line, Order, Reference, Seat, Tag, Ticket
-from snowredis.integrations.django import SnowflakeField
+from snowredis.integrations.django import SnowflakeField, checks
 from snowredis.integrations.json import SnowflakeEncoder, stringify
 from snowredis.integrations.pydantic import JsonSnowflakeId
+from snowredis.testing import memory_pool
 
 HIGHEST = 2**63 - 1
 
@@ -342,3 +346,102 @@ class Json(TestCase):
         assert described["components"]["schemas"]["OrderSchema"]["properties"]["id"]["type"] == "string"
         (parameter,) = described["paths"]["/api/orders/{pk}"]["get"]["parameters"]
         assert parameter["schema"]["type"] == "string", parameter
+
+
+REDIS = "redis://db.example:6379/0"
+LOCAL = ("redis://127.0.0.1/0", "unix:///run/redis.sock", "rediss://[::1]:7000/2")
+
+
+def found(deploy=False, debug=True, caches=None, **given):
+    """Return the ids of the messages of the checks with these settings."""
+    with override_settings(DEBUG=debug, SNOWREDIS=given, CACHES=caches or {}):
+        messages = checks.check_settings()
+        messages += checks.check_deployment() + checks.check_redis() if deploy else []
+    assert all(message.hint for message in messages)
+    return [message.id.removeprefix("snowredis.") for message in messages]
+
+
+def cache(where):
+    return {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": where}}
+
+
+class Checks(SimpleTestCase):
+    """What the checks say that cannot work, or repeats ids."""
+
+    def setUp(self):
+        # a test runner makes it, and sets DEBUG to False
+        self.addCleanup(setattr, mail, "outbox", mail.outbox)
+        del mail.outbox
+        # no server is there
+        self.without_redis = mock.patch.object(checks, "check_redis", list)
+
+    def test_settings_that_cannot_be_read_stop_the_start(self):
+        for wrong, says in (
+            ({"url": "redis://h", "URL": "redis://i"}, "SNOWREDIS has a name twice: url, URL"),
+            ("redis://h", "SNOWREDIS is a str. Write a dict"),
+            (None, "SNOWREDIS is a NoneType. Write a dict"),
+            ({1: 2}, "unknown setting '1'"),
+            ({"testing": "yes"}, "must be True or False, not 'yes'"),
+            ({"kind": "uuid7", "pool": "shop"}, "unknown setting 'pool' of uuid7 generators"),
+        ):
+            with pytest.raises(ImproperlyConfigured, match=says), override_settings(SNOWREDIS=wrong):
+                raise AssertionError(wrong)
+
+    def test_redis_is_asked_whether_the_pool_is_there_and_has_these_settings(self):
+        checked = {"url": settings.REDIS, "pool": "checked", "deploy": True}
+        assert found(**checked) == ["W003"]
+        assert found(**checked, ttl=60) == ["W003", "E003"]
+        assert found(**{**checked, "pool": "absent"}) == ["W003", "W005"]
+
+    def test_settings_that_cannot_work(self):
+        assert found() == []
+        for bad in (
+            {"layout": "no"},
+            {"layout": "60/0/2/10/10"},
+            {"ttl": 0.01},
+            {"ttl": "30"},
+            {"pool": "a b"},
+            {"url": "nonsense"},
+            {"url": 5},
+            {"url": []},
+            {"url": [REDIS, None]},
+            {"url": [REDIS, REDIS]},
+            {"clock_policy": "x"},
+            {"label": 5},
+            {"datacenter": 3},
+            {"layout": "uid-generator"},
+            {"url": "redis://h:x"},
+            {"url": memory_pool(), "min_replicas": 1},
+            {"url": "embedded://", "min_replicas": 1},
+        ):
+            with self.subTest(bad), self.without_redis:
+                assert found(**bad, deploy=True, debug=True)[:1] == ["E001"]
+
+    def test_a_layout_that_ends_in_a_month(self):
+        month_ms = 30 * 86400_000
+        ending = snowredis.Layout(timestamp_bits=32, epoch_ms=int(time.time() * 1000) - 2**32 + month_ms)
+        assert found(url=REDIS, layout=ending) == ["W001"]
+
+    def test_pools_of_development_outside_of_it(self):
+        pool = memory_pool()
+        assert found(url=pool) == found(url="embedded://") == []
+        assert found(url=pool, debug=False) == ["E002"]
+        assert found(url="embedded://", debug=False) == ["W002"]
+        mail.outbox = []
+        assert found(url=pool, debug=False) == []
+
+    def test_a_redis_of_this_machine_is_warned_of_in_a_deployment(self):
+        assert found(debug=False) == []
+        for local in ({}, *({"url": place} for place in LOCAL)):
+            with self.subTest(local), self.without_redis:
+                assert found(**local, debug=False, deploy=True) == ["W003"]
+
+    def test_one_redis_for_ids_in_a_deployment_that_no_cache_shares(self):
+        with self.without_redis:
+            assert found(url=REDIS, debug=False, deploy=True) == []
+            assert found(url=["redis://a", "redis://b"], debug=False, deploy=True) == ["E001"]
+            for where in (REDIS, "redis://:secret@db.example", ["redis://x", REDIS], f"redis://x,{REDIS}"):
+                assert found(url=REDIS, deploy=True, caches=cache(where)) == ["W004"], where
+            for where in ("redis://db.example:6379/1", "redis://other:6379/0", "127.0.0.1:11211"):
+                assert found(url=REDIS, deploy=True, caches=cache(where)) == [], where
+            assert found(url=REDIS, deploy=True, caches={"default": {"BACKEND": "x.LocMemCache"}}) == []
