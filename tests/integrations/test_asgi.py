@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -157,28 +157,27 @@ def test_the_ids_of_a_test_are_those_of_the_application_whatever_its_settings_ar
 _ERRORS = {"away": snowredis.StoreUnavailable("h", "r"), "wrong": snowredis.ConfigError("x")}
 
 
-def test_no_ids_are_a_503_and_a_wrong_setting_is_an_error() -> None:
+def fail(name: str) -> str:
+    raise _ERRORS[name]
+
+
+def of_starlette() -> Callable[[str], Any]:
     app = app_with()
     app.add_exception_handler(snowredis.SnowredisError, unavailable.starlette)
-
-    @app.get("/{name}")
-    async def fail(name: str) -> None:
-        raise _ERRORS[name]
-
-    with TestClient(app, raise_server_exceptions=False) as client:
-        refused = client.get("/away")
-        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
-        assert client.get("/wrong").status_code == 500
+    app.add_api_route("/{name}", fail)
+    return TestClient(app, raise_server_exceptions=False).get
 
 
-def test_flask_says_the_same() -> None:
+def of_flask() -> Callable[[str], Any]:
     app = flask.Flask(__name__)
     app.register_error_handler(snowredis.SnowredisError, unavailable.flask)
+    app.add_url_rule("/<name>", view_func=fail)
+    return app.test_client().get
 
-    @app.get("/<name>")
-    def fail(name: str) -> str:
-        raise _ERRORS[name]
 
-    refused = app.test_client().get("/away")
+@pytest.mark.parametrize("application", [of_starlette, of_flask])
+def test_no_ids_are_a_503_and_a_wrong_setting_is_an_error(application: Callable[[], Callable[[str], Any]]) -> None:
+    get = application()
+    refused = get("/away")
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
-    assert app.test_client().get("/wrong").status_code == 500
+    assert get("/wrong").status_code == 500

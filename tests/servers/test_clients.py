@@ -12,7 +12,6 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedSSLConnection
 
 import snowredis
-from snowredis import WorkerPool
 from snowredis.errors import ConfigError, LeaseExpired, StoreUnavailable
 from snowredis.servers.clients import address, client_of_url, fresh_copy, open_client, without_retries
 from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
@@ -20,6 +19,7 @@ from snowredis.servers.failover import ClusterClient
 from snowredis.servers.refusals import redacted
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
+from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 
 SENTINEL_URL = "sentinel://app:s3cret@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=hush&client_name=web"
@@ -116,15 +116,6 @@ def test_a_forked_child_gets_a_client_of_the_same_server_that_shares_nothing(url
         assert not any(client.auto_close_connection_pool for client in (inherited, *sentinels))
 
 
-def test_a_forked_child_uses_a_client_of_a_class_of_its_own_as_it_is() -> None:
-    class Theirs(redis.Redis):
-        pass
-
-    inherited = Theirs()
-    assert fresh_copy(inherited) is inherited
-    assert inherited.auto_close_connection_pool is True
-
-
 def test_a_cluster_url_connects_to_nothing_yet() -> None:
     client = client_of_url("cluster://app:s3cret@b:7001,a")
     assert isinstance(client, ClusterClient)
@@ -184,17 +175,10 @@ def test_crash_records_tell_servers_apart(tmp_path: Path, monkeypatch: pytest.Mo
         return open_client(redis.Redis(unix_socket_path="r.sock")).locator
 
     paths = [locator_in("a"), locator_in("b")]
-    urls = [
-        "redis://h",
-        "redis://h:6380",
-        "redis://h/1",
-        "redis://me:pw@h",
-        "rediss://h",
-        f"unix://{tmp_path}/a/r.sock",
-    ]
-    urls += ["sentinel://h/m", "sentinel://h/n", "cluster://h"]
+    urls = ["redis://h", "redis://h:6380", "redis://h/1", "redis://me:pw@h", "rediss://h", "cluster://h"]
+    urls += ["sentinel://h/m", "sentinel://h/n"]
     found = [*paths, *(open_client(url).locator for url in urls)]
-    assert len({*found}) == len(found) - 1
+    assert len({*found}) == len(found)
     assert paths[0] == open_client(f"unix://{tmp_path}/a/r.sock").locator
     assert not any("pw" in each for each in found)
 
@@ -242,17 +226,14 @@ def test_a_blocking_pool_of_the_application_is_not_waited_for(server: RedisServe
     with theirs.pipeline() as pipe:
         # the only connection of the pool
         pipe.watch("mine")
-        WorkerPool(server.url, "blocking").create(PoolConfig(name="blocking"))
-        with snowredis.connect(theirs, pool="blocking") as ids:
+        with snowredis.connect(theirs, pool=new_pool(server.url)) as ids:
             assert ids.next_id() > 0
 
 
 @pytest.mark.parametrize("options", [{"encoding": "utf-16"}, {"encoding": "utf-16", "decode_responses": True}])
 def test_a_client_with_another_encoding_works(server: RedisServer, options: dict[str, Any]) -> None:
     theirs = redis.Redis.from_url(server.url, **options)
-    name = f"encoded{len(options)}"
-    WorkerPool(server.url, name).create(PoolConfig(name=name))
-    with snowredis.connect(theirs, pool=name) as ids:
+    with snowredis.connect(theirs, pool=new_pool(server.url)) as ids:
         assert ids.next_id() > 0
 
 
@@ -319,13 +300,11 @@ def test_a_clients_settings_are_kept_but_for_retries_and_time_outs() -> None:
 def test_what_a_pool_notes_for_its_own_connections_is_not_taken_over() -> None:
     theirs = redis.Redis(host="host", socket_timeout=60, protocol=3)
     ours = without_retries(theirs)
-    noted = {
-        name: value
-        for name, value in settings(ours).items()
-        if name.startswith("orig_socket") or name.endswith("pool_handler")
-    }
-    for name, value in noted.items():
-        assert value == SOCKET_TIMEOUT_S if name.startswith("orig_") else value.pool is ours.connection_pool
+    for name, value in settings(ours).items():
+        if name.startswith("orig_socket"):
+            assert value == SOCKET_TIMEOUT_S
+        if name.endswith("pool_handler"):
+            assert value.pool is ours.connection_pool
 
 
 def test_a_client_with_tls_keeps_its_certificates() -> None:
@@ -340,19 +319,21 @@ def test_a_client_with_tls_keeps_its_certificates() -> None:
     assert_gives_up_soon(ours)
 
 
-def test_a_client_of_another_kind_is_used_as_it_is() -> None:
-    class Own(redis.Redis): ...
+class Own(redis.Redis):
+    """A client of a class of the application's own."""
 
+
+def test_a_client_of_another_kind_is_used_as_it_is_in_a_forked_child_too() -> None:
     for theirs in (Own(), object()):
         assert without_retries(theirs) is theirs
+    inherited = Own()
+    assert fresh_copy(inherited) is inherited
+    assert inherited.auto_close_connection_pool is True
 
 
 def test_a_client_of_another_kind_that_may_wait_for_ever_is_refused() -> None:
-    class Own(redis.Redis): ...
-
-    with pytest.raises(snowredis.ConfigError, match=r"of class Own without socket_timeout.* socket_timeout=1"):
-        snowredis.connect(Own(socket_timeout=None), pool="orders")
-    with pytest.raises(snowredis.ConfigError, match=r"of class Own without socket_timeout"):
-        snowredis.connect(Own.from_url("redis://host", socket_timeout=None), pool="orders")
+    for theirs in (Own(socket_timeout=None), Own.from_url("redis://host", socket_timeout=None)):
+        with pytest.raises(snowredis.ConfigError, match=r"of class Own without socket_timeout.* socket_timeout=1"):
+            snowredis.connect(theirs, pool="orders")
     for theirs in (Own(socket_timeout=1), redis.Redis(socket_timeout=None)):
         snowredis.connect(theirs, pool="orders").close()
