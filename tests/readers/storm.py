@@ -1,13 +1,12 @@
 """Writers, and readers that page through their tables by id: which rows does each reader never see?
 
     python -m tests.readers.storm --seconds 20 --seed 1
-    python -m tests.readers.storm --seconds 600 --kill --change --prepared --partitioned --pooled --replica
+    python -m tests.readers.storm --seconds 600 --hard
 
 Writers insert single rows, several at once, by COPY, and as upserts, into two tables of one name; they sleep in
 transactions, and roll back. Consumers of the readers' pages fail. The clocks of all sessions change in the middle.
 
---kill: kill -9 of writers, readers, and of what keeps the mark of the view
---change: fences get longer and shorter lags, and a column is renamed for a while
+--hard: with all of Plan.hard, behind a pooler, and with readers on a replica
 
 Exit code 0: the watermarks missed no row and read none twice, and the naive reader missed some, so the run could find
 something.
@@ -57,15 +56,17 @@ CONTEXT.set_forkserver_preload(["tests.readers.storm"])
 
 
 class Plan(NamedTuple):
-    """Settings of one run."""
+    """Settings of one run.
+
+    Attributes:
+        hard: with kill -9 of writers, readers, and of what keeps the mark of the view; prepared transactions,
+            partitions, and fences that get longer and shorter lags, while a column is renamed at times.
+    """
 
     seconds: float
     seed: int
     writers: int = 8
-    kill: bool = False
-    prepared: bool = False
-    partitioned: bool = False
-    change: bool = False
+    hard: bool = False
 
 
 class Outcome(NamedTuple):
@@ -115,7 +116,7 @@ def write(url: str, redis_url: str, number: int, plan: Plan, stop: Any, refused:
                 # longer than the lag
                 time.sleep(LAG_S + 0.2)
             work_s = rng.choice([0, 0.005, 0.02, 0.1, 0.4]) if rng.random() < 0.97 else LONGEST_S
-            two_phase = plan.prepared and rng.random() < 0.2
+            two_phase = plan.hard and rng.random() < 0.2
             try:
                 with engine.connect() as connection:
                     transaction = connection.begin_twophase() if two_phase else connection.begin()
@@ -234,7 +235,7 @@ def storm(
     engine = connect(url)
     database = str(engine.url.database)
     ticks = [LAYOUT.tick_at(time.time_ns() // 1_000_000 + round(plan.seconds * part * 1000)) for part in (0, 0.5)]
-    parts = [LAYOUT.compose(tick=tick, worker=0, sequence=0) for tick in ticks] if plan.partitioned else []
+    parts = [LAYOUT.compose(tick=tick, worker=0, sequence=0) for tick in ticks] if plan.hard else []
     make_table(engine, parts=parts)
     statements = ["CREATE SCHEMA eu", f"CREATE TABLE {TABLES[1]} (id bigint PRIMARY KEY, writer int)"]
     statements.append(fence("postgresql", LAYOUT, TABLES[1], lag_ms=round(LAG_S * 1000)))
@@ -273,21 +274,19 @@ def storm(
         until = time.monotonic() + plan.seconds
         while time.monotonic() < until:
             time.sleep(0.5 + rng.random())
-            if plan.prepared:
-                _roll_back_prepared(engine, older_than_s=10)
-            if plan.change:
-                changes += change(engine, rng)
-            if plan.kill:
-                kills += 1
-                number = rng.randrange(len(processes))
-                processes[number].kill()
-                processes[number].join()
-                processes[number] = start(*started[number])
+            if not plan.hard:
+                continue
+            _roll_back_prepared(engine, older_than_s=10)
+            changes += change(engine, rng)
+            kills += 1
+            number = rng.randrange(len(processes))
+            processes[number].kill()
+            processes[number].join()
+            processes[number] = start(*started[number])
         stop.set()
         for process in processes[: len(writing)]:
             process.join(30)
-        if plan.prepared:
-            _roll_back_prepared(engine)
+        _roll_back_prepared(engine)
         with engine.connect() as connection:
             rows = {table: set(connection.exec_driver_sql(f"SELECT id FROM {table}").scalars()) for table in TABLES}
         # until all marks are past the last id
@@ -368,18 +367,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--writers", type=int, default=8)
-    for name in ("--kill", "--change", "--prepared", "--partitioned", "--pooled", "--replica"):
-        parser.add_argument(name, action="store_true")
+    parser.add_argument("--hard", action="store_true")
     args = parser.parse_args()
     good = True
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         redis = stack.enter_context(redis_server(directory))
         server = stack.enter_context(postgresql())
-        places: dict[str, Any] = {
-            "pooler": stack.enter_context(pgbouncer(server, size=20)) if args.pooled else None,
-            "replica": stack.enter_context(replica_of(server)) if args.replica else None,
-        }
+        places: dict[str, Any] = {}
+        if args.hard:
+            places["pooler"] = stack.enter_context(pgbouncer(server, size=20))
+            places["replica"] = stack.enter_context(replica_of(server))
         with snowredis.connect(redis.url, pool="storm", ttl=3.0) as ids:
             ids.claim()
         for seed in range(args.seed, args.seed + args.runs):

@@ -4,7 +4,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -14,7 +13,6 @@ from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
 from tests.readers.replica import replica_of
 from tests.readers.storm import (
-    LAG_S,
     LAYOUT,
     LONG_LAG_S,
     Plan,
@@ -25,9 +23,9 @@ from tests.readers.storm import (
     statements_of_page,
     storm,
 )
-from tests.readers.test_readers import id_of, insert, passes
+from tests.readers.test_readers import id_of, insert
 from tests.support.databases import DatabaseServer, MissingDatabase, postgresql
-from tests.support.pgbouncer import pgbouncer, pooled
+from tests.support.pgbouncer import pgbouncer
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -41,7 +39,7 @@ def test_no_row_is_missed_behind_a_pooler_in_partitions_and_on_a_replica_while_a
             pooler, replica = stack.enter_context(pgbouncer(own, size=12)), stack.enter_context(replica_of(own))
         except MissingDatabase as error:
             pytest.skip(str(error))
-        plan = Plan(4.0, 5, writers=3, kill=True, prepared=True, partitioned=True, change=True)
+        plan = Plan(4.0, 5, writers=3, hard=True)
         found = storm(own, server.url, plan, pooler=pooler, replica=replica)
         assert found.missed_below_marks() == 0
         assert found.twice == 0
@@ -49,28 +47,6 @@ def test_no_row_is_missed_behind_a_pooler_in_partitions_and_on_a_replica_while_a
         with pytest.raises(ConfigError, match="this is a replica"):
             Watermark(on_replica, LAYOUT, tables=["orders"]).advance()
         on_replica.dispose()
-
-
-def test_a_watermark_behind_a_pooler_waits_for_the_sessions_of_others(
-    postgresql_server: DatabaseServer, pgbouncer_of: Path
-) -> None:
-    direct = sa.create_engine(postgresql_server.new_database())
-    make_table(direct)
-    behind = connect(pooled(pgbouncer_of, str(direct.url.database)))
-    watermark, early = Watermark(behind, LAYOUT, lag=LAG_S, tables=["orders"]), id_of(0)
-    with behind.connect() as writer:
-        writer.exec_driver_sql(f"INSERT INTO orders VALUES ({early}, 0)")
-        time.sleep(LAG_S + 0.1)
-        assert watermark.advance(wait=0.1) <= early
-        writer.commit()
-    passes(watermark, early)
-    assert list(watermark.pages("SELECT id FROM orders")) == [[(early,)]]
-    with direct.connect() as connection:
-        # what the sessions of the pooler were left with
-        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%%'"
-        assert connection.exec_driver_sql(query).scalar() == 0
-    for engine in (behind, direct):
-        engine.dispose()
 
 
 @pytest.fixture

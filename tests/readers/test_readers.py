@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -16,9 +17,10 @@ from snowredis.core.sql import fence
 from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
 from tests.readers.conftest import LAG_S
-from tests.readers.storm import LAYOUT, PAGE, make_table
+from tests.readers.storm import LAYOUT, PAGE, connect, make_table
 from tests.support.databases import DatabaseServer
 from tests.support.pages import PAGES, blocks_of
+from tests.support.pgbouncer import pooled
 from tests.support.programs import finished
 
 
@@ -60,19 +62,35 @@ def test_a_fence_does_not_depend_on_the_time_zone_of_the_session(engine: sa.Engi
             connection.exec_driver_sql(f"INSERT INTO orders VALUES ({id_of(60)}, 0)")
 
 
-def test_the_mark_waits_for_an_open_transaction_and_says_for_which(engine: sa.Engine) -> None:
-    watermark, early = Watermark(engine, LAYOUT, lag=LAG_S, tables=["orders"]), id_of(0)
-    with engine.connect() as writer:
-        writer.exec_driver_sql(f"INSERT INTO orders VALUES ({early}, 0)")
+@pytest.mark.parametrize("way", ["direct", "prepared", "behind a pooler"])
+def test_the_mark_waits_for_an_open_transaction_and_says_for_which(
+    engine: sa.Engine, request: pytest.FixtureRequest, way: str
+) -> None:
+    used = engine
+    if way == "behind a pooler":
+        used = connect(pooled(request.getfixturevalue("pgbouncer_of"), str(engine.url.database)))
+    watermark = Watermark(used, LAYOUT, lag=LAG_S, tables=["orders"])
+    with used.connect() as writer:
+        transaction: Any = writer.begin_twophase() if way == "prepared" else writer.begin()
+        writer.exec_driver_sql("SELECT 1")
+        writer.exec_driver_sql(f"INSERT INTO orders VALUES ({(early := id_of(0))}, 0)")
+        if way == "prepared":
+            transaction.prepare()
         time.sleep(LAG_S + 0.1)
         before = watermark.advance(wait=0.1)
         assert before <= early
         assert watermark.advance(wait=0.1) == before
-        assert re.search(r"pid \d+", watermark.waits_for[0])
+        assert re.search("prepared" if way == "prepared" else r"pid \d+", watermark.waits_for[0])
         assert watermark.behind_ms > LAG_S * 1000 or not before
-        writer.commit()
+        transaction.commit()
     assert passes(watermark, early) > early
     assert watermark.waits_for == []
+    assert list(watermark.pages("SELECT id FROM orders")) == [[(early,)]]
+    # what the sessions of a pooler are left with
+    idle = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%%'"
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql(idle).scalar() == 0
+    used.dispose()
 
 
 def test_a_user_who_may_not_see_the_transactions_of_others_is_told_their_pid(engine: sa.Engine) -> None:
@@ -149,20 +167,6 @@ def test_coroutines_advance_and_the_event_loop_runs_while_a_transaction_is_open(
     mark, turns = asyncio.run(read())
     assert mark > early
     assert turns > 1
-
-
-def test_a_prepared_transaction_holds_the_mark(engine: sa.Engine) -> None:
-    early = id_of(0)
-    with engine.connect() as writer:
-        transaction = writer.begin_twophase()
-        writer.exec_driver_sql(f"INSERT INTO orders VALUES ({early}, 0)")
-        transaction.prepare()
-        time.sleep(LAG_S + 0.1)
-        watermark = Watermark(engine, LAYOUT, lag=LAG_S, tables=["orders"])
-        assert watermark.advance(wait=0.1) <= early
-        assert "prepared" in watermark.waits_for[0]
-        transaction.commit()
-    passes(watermark, early)
 
 
 def test_a_connection_in_a_transaction_is_refused_and_keeps_its_rows(engine: sa.Engine) -> None:
