@@ -113,6 +113,27 @@ def test_a_segment_is_fetched_when_none_is_ready_and_less_and_less_often_while_r
     assert slept == pytest.approx([0.05, 0.05, 0.1, 0.2])
 
 
+def test_the_numbers_of_a_batch_that_failed_are_used_next(
+    ids: SegmentGenerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ids.next_id() == 1
+    waits, wait = list[int](), ids._wait
+
+    def fail_at_the_second(wanted: int) -> None:
+        waits.append(wanted)
+        if len(waits) == 2:
+            eventually(lambda: ids._buffer.ready)
+            raise StoreUnavailable("memory", "away")
+        wait(wanted)
+
+    monkeypatch.setattr(ids, "_wait", fail_at_the_second)
+    with pytest.raises(StoreUnavailable):
+        ids.next_ids(12)
+    assert (waits, ids.made) == ([12, 3], 1)
+    monkeypatch.undo()
+    assert ids.next_ids(12) == list(range(2, 14))
+
+
 def test_a_call_after_one_that_failed_asks_again() -> None:
     def refuse(_: int) -> range:
         raise StoreUnavailable("memory", "away")
