@@ -78,6 +78,8 @@ def test_after_a_wipe_numbers_stop_until_the_next_day(stage: Stage) -> None:
     for each in (others, ids):
         with pytest.raises(NumbersClosed) as raised:
             each.next_id()
+    # at noon
+    assert 11.9 * 3_600_000 < raised.value.wait_ms <= 12 * 3_600_000
     # what a process saw is not handed out again, and nobody may say that the tag is new
     assert raised.value.next_number == 8
     with pytest.raises(ConfigError, match="is not new: it exists, or processes saw higher numbers"):
