@@ -17,14 +17,13 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, uninterrupted
-from snowredis.core.layout import Layout
 from snowredis.process.clock import SYSTEM, SystemClock
 
 if TYPE_CHECKING:
@@ -44,17 +43,15 @@ class Process:
     Attributes:
         path: the file of its ids; its log is beside it.
         started_s: when it was started, in s since 1970.
-        workers: the worker ids that the pool listed for it so far.
+        worker: the worker id that the pool listed for it last; -1: none yet.
         record: the newest record of it in the pool; None if another process has its worker id by now.
-        stopped: True if it was killed or ended on purpose.
     """
 
     process: subprocess.Popen[bytes]
     path: Path
     started_s: float = field(default_factory=time.time)
-    workers: list[int] = field(default_factory=list)
+    worker: int = -1
     record: Lease | None = None
-    stopped: bool = False
 
     @property
     def pid(self) -> int:
@@ -123,16 +120,8 @@ class Fleet:
         self.processes.append(Process(process, path))
         return self.processes[-1]
 
-    def terminate(self) -> list[Process]:
-        """Send SIGTERM to all running processes, and return them. Does not wait."""
-        running = [each for each in self.processes if each.process.poll() is None]
-        for each in running:
-            each.stopped = True
-            each.process.terminate()
-        return running
-
     def close(self) -> None:
-        """End all processes by the end of their stdin; kill those that live after 20 s."""
+        """End all processes by the end of their stdin, as SIGTERM does; kill those that live after 20 s."""
         with uninterrupted():
             for each in self.processes:
                 if each.process.stdin:
@@ -146,8 +135,8 @@ class Fleet:
                 each.process.wait()
 
     def check(self) -> Checked:
-        """Compare all ids of all processes, which make ids of the default layout."""
-        return check([(each.path, each.workers) for each in self.processes], Layout())
+        """Compare all ids of all processes."""
+        return check([each.path for each in self.processes])
 
 
 def wait_until(
@@ -170,38 +159,25 @@ def wait_until(
         meanwhile()
 
 
-# --- the check: of the library it trusts only the layout -----------------------------------------------
-
-# the file of the ids of a process, and the worker ids that it had
-Recorded = tuple[Path, Collection[int]]
+# --- the check: it trusts nothing of the library -------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """Result of check().
 
     Attributes:
         ids: how many ids there are.
         duplicates: how many of them repeat another.
-        wrong_workers: how many name a worker id that their process never held.
     """
 
     ids: int
     duplicates: int
-    wrong_workers: int
-
-    @property
-    def good(self) -> bool:
-        return not self.duplicates and not self.wrong_workers
 
 
-def check(files: Sequence[Recorded], layout: Layout) -> Checked:
+def check(files: Sequence[Path]) -> Checked:
     """Compare all ids of all *files*. An id at the end of a file that was written in part does not count."""
-    written = [(_int64s(path), set(workers)) for path, workers in files]
-    shift, mask = layout.worker_shift, layout.workers - 1
-    wrong = sum(an_id >> shift & mask not in workers for ids, workers in written for an_id in ids)
-    repeated = sum(1 for _ in _repeated([ids for ids, _ in written]))
-    return Checked(sum(len(ids) for ids, _ in written), repeated, wrong)
+    written = [_int64s(path) for path in files]
+    return Checked(sum(map(len, written)), sum(1 for _ in _repeated(written)))
 
 
 def _int64s(path: Path) -> Sequence[int]:

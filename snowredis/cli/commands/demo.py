@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shutil
+import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,10 +37,12 @@ def run(_args: argparse.Namespace, length_s: float = _SECONDS, size: int = _WORK
 
     with (
         interrupted_by_signals(),
-        _server() as (server, directory),
+        tempfile.TemporaryDirectory(prefix="snowredis-", ignore_cleanup_errors=True) as directory,
+        # its lock is beside it
+        _server(Path(directory, "redis")) as server,
         contextlib.closing(WorkerPool(server.url, _POOL)) as pool,
     ):
-        demo = Demo(pool, directory, length_s, size)
+        demo = Demo(pool, Path(directory), length_s, size)
         # this server is new, so no worker has to wait for a floor
         pool.create(PoolConfig(name=_POOL, ttl_ms=round(demo.ttl_s * 1000)))
         write([f"snowredis demo  on its own {' '.join(find_server())}"])
@@ -47,8 +50,8 @@ def run(_args: argparse.Namespace, length_s: float = _SECONDS, size: int = _WORK
             demo.play()
             checked = demo.fleet.check()
         print()
-        show(checked, "ids duplicates wrong_workers")
-    return ExitCode.OK if checked.good else ExitCode.ERROR
+        show(checked, "ids duplicates")
+    return ExitCode.ERROR if checked.duplicates else ExitCode.OK
 
 
 _POOL = "demo"
@@ -57,20 +60,15 @@ _FLEET_RATE = 250_000
 
 
 @contextlib.contextmanager
-def _server() -> Iterator[tuple[Server, Path]]:
-    """Start a private Redis in a temporary directory; stop it and remove the directory at the end."""
-    import tempfile
-
+def _server(directory: Path) -> Iterator[Server]:
+    """Start a private Redis in *directory*, and stop it at the end."""
     from snowredis import embedded
 
-    directory = Path(tempfile.mkdtemp(prefix="snowredis-"))
     try:
-        # its lock is beside it
-        yield embedded.start(directory / "redis"), directory
+        yield embedded.start(directory)
     finally:
         with uninterrupted():
-            embedded.stop(directory / "redis")
-            shutil.rmtree(directory, ignore_errors=True)
+            embedded.stop(directory)
 
 
 # --- the steps --------------------------------------------------------------------------------------
@@ -104,16 +102,16 @@ class Demo:
         """
         fleet = [self._start() for _ in range(self._size)]
         self.log(f"{self._size} processes start; leases last {duration(self.ttl_s * 1000)}")
-        self._until(lambda: all(each.workers for each in fleet), "not all processes had worker ids")
-        fleet.sort(key=lambda each: each.workers[0])
-        self.log(f"they claimed worker ids {', '.join(str(each.workers[0]) for each in fleet)}")
+        self._until(lambda: all(each.record for each in fleet), "not all processes had worker ids")
+        fleet.sort(key=lambda each: each.worker)
+        self.log(f"they claimed worker ids {', '.join(str(each.worker) for each in fleet)}")
         self._pause()
         self._kill(fleet[self._size // 2])
         self._pause()
         self._step_clock(fleet[-1])
         self._pause()
         self._end()
-        self.log("comparing every id with all others, and its worker id with those that its process had")
+        self.log("comparing every id with all others")
 
     def _start(self) -> Process:
         return self.fleet.start(f"demo {len(self.fleet.processes) + 1}")
@@ -130,18 +128,17 @@ class Demo:
         records = {lease.pid: lease for lease in self._pool.workers(alive_only=False)}
         for each in self.fleet.processes:
             each.record = record = records.get(each.pid)
-            if record is not None and record.worker not in each.workers:
-                if each.workers:
+            if record is not None and record.worker != each.worker:
+                if each.worker >= 0:
                     self.log(f"pid {each.pid} goes on with worker id {record.worker}")
-                each.workers.append(record.worker)
-            if not each.stopped and (code := each.process.poll()) is not None:
+                each.worker = record.worker
+            if (code := each.process.poll()) not in (None, -signal.SIGKILL):
                 text = f"pid {each.pid} ended by itself (exit code {code}): {each.log.rpartition(chr(10))[2]}"
                 raise CommandError(ExitCode.ERROR, text)
 
     def _kill(self, victim: Process) -> None:
-        worker, killed_s = victim.workers[-1], time.monotonic()
+        worker, killed_s = victim.worker, time.monotonic()
         left_ms = victim.record.end_ms - now_ms() if victim.record else 0
-        victim.stopped = True
         victim.process.kill()
         self.log(f"kill -9 worker {worker} (pid {victim.pid}), whose lease would end in {duration(left_ms)}")
         self._until(
@@ -153,20 +150,19 @@ class Demo:
         self.log(f"worker id {worker} is available again, {after} after the kill: {why}")
         newcomer = self._start()
         self.log(f"a new process starts (pid {newcomer.pid})")
-        self._until(lambda: bool(newcomer.workers), "it had no worker id")
-        self.log(f"it claimed worker id {newcomer.workers[0]}")
+        self._until(lambda: newcomer.record is not None, "it had no worker id")
+        self.log(f"it claimed worker id {newcomer.worker}")
 
     def _step_clock(self, process: Process) -> None:
         before = process.namespace
         process.step_clock(_CLOCK_STEP_MS)
-        self.log(f"clock of worker {process.workers[-1]} set back by {duration(-_CLOCK_STEP_MS)}")
+        self.log(f"clock of worker {process.worker} set back by {duration(-_CLOCK_STEP_MS)}")
         self._until(lambda: process.namespace != before, "its namespace stayed the same")
         self.log(f"it goes on in namespace {process.namespace}, where no id was made yet")
 
     def _end(self) -> None:
-        ending = self.fleet.terminate()
-        self.log(f"SIGTERM to all {len(ending)}: they end and release their worker ids")
-        self._until(lambda: all(each.process.poll() is not None for each in ending), "not all ended")
+        self.log(f"SIGTERM to all {self._size}: they end and release their worker ids")
+        self.fleet.close()
         if used := self._pool.info().used:
             raise CommandError(ExitCode.ERROR, f"{used} worker ids are still leased")
         self.log("no worker id is leased any more")
