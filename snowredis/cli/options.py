@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -83,23 +84,28 @@ class Command:
 
     Attributes:
         name: its name, the last word of what is typed.
-        summary: what it does, as a verb phrase.
-        about: paragraphs below the summary in its own help; may be empty.
-        examples: pairs of a command line and what it does; those of a group without any are the first of each command.
+        run: runs it and returns its exit code; None: OK. Its docstring is the help of the command.
         add_arguments: adds its options and arguments to a parser.
-        run: runs it and returns its exit code; None: OK.
         json: what it prints with --json; empty: it has no such option.
+        about: the help of a group.
         commands: the commands of a group, which has no arguments of its own.
     """
 
     name: str
-    summary: str
-    about: str
-    examples: Sequence[tuple[str, str]] = ()
-    add_arguments: Callable[[Parser], object] = lambda _: None
     run: Callable[[argparse.Namespace], int | None] = print_help
+    add_arguments: Callable[[Parser], object] = lambda _: None
     json: str = ""
+    about: str = ""
     commands: Sequence[Command] = ()
+
+    def help(self) -> tuple[str, str]:
+        """Return what it does, and its examples, one a line; those of a group are the first of each command.
+
+        Both are empty under ``python -OO``, which has no docstrings.
+        """
+        about, _, examples = inspect.cleandoc(self.about or self.run.__doc__ or "").partition("\n\nexamples:\n")
+        firsts = (child.help()[1].partition("\n")[0].strip().partition("  ")[0] for child in self.commands)
+        return about, examples or "\n".join(f"  {line}" for line in firsts)
 
 
 def add_commands(parser: Parser, title: str, commands: Sequence[Command], wanted: str | None = None) -> None:
@@ -111,14 +117,13 @@ def add_commands(parser: Parser, title: str, commands: Sequence[Command], wanted
     parser.set_defaults(run=print_help, parser=parser)
     children = parser.add_subparsers(metavar=title.upper(), title=f"{title}s", parser_class=Parser)
     for command in commands:
-        shown = command.examples or [child.examples[0] for child in command.commands]
-        widest = max(len(line) for line, _ in shown)
-        examples = (f"  {line:<{widest}}  {effect}".rstrip() for line, effect in shown)
+        about, examples = command.help()
+        summary = about.partition("\n")[0].removesuffix(".")
         child = children.add_parser(
             command.name,
-            help=command.summary,
-            description=f"{command.summary[0].upper()}{command.summary[1:]}.\n\n{command.about}".strip(),
-            epilog="\n".join(["examples:", *examples]),
+            help=summary[:1].lower() + summary[1:],
+            description=about,
+            epilog=f"examples:\n{examples}",
             formatter_class=_Help,
             allow_abbrev=False,
         )

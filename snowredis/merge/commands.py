@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,6 +33,17 @@ def _add_check(parser: Parser) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
+    """Say which ids exist twice in files and tables, and which cannot be right.
+
+    SOURCE is [NAME=]LOCATION[#COLUMN]: a file (csv, tsv or txt, each also with .gz, or parquet), or the URL of a
+    database, such as postgresql://host/db#table.column. Exits with 10 if ids exist twice, with 9 if there are other ids
+    that cannot be right, and with 0 if all is well.
+
+    examples:
+      snowredis merge check a.parquet#id b.csv#player_id          two files
+      snowredis merge check mysql://db1/game#players.id b.csv#id  a table, a file
+      snowredis merge check a.csv#id b.csv#id --json              for programs
+    """
     from snowredis.merge.check import as_lines, check_sources, export_duplicates
     from snowredis.merge.databases import Progress
     from snowredis.merge.sources import Workspace, parse_sources
@@ -63,6 +75,14 @@ def _add_databases(parser: Parser) -> None:
 
 
 def _draft(args: argparse.Namespace) -> int:
+    """Write a map of a merge: every table and column once, with a guess and its reason.
+
+    Reads both databases, and changes nothing. Edit the map: it says what happens to each column, and `ask` where that
+    is open.
+
+    examples:
+      snowredis merge draft URL URL > game.map
+    """
     from snowredis.merge.databases import Progress
     from snowredis.merge.dialects import two_databases
     from snowredis.merge.draft import Draft
@@ -85,6 +105,15 @@ def _add_run(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Merge the second database into the first, by a reviewed map.
+
+    Make a backup of the first database. Everything is one transaction of it, which is proved before the COMMIT; the
+    second database is only read. What is not known to be right is refused before the first row, all of it at once.
+
+    examples:
+      snowredis merge run game.map URL URL --dry-run  what would happen
+      snowredis merge run game.map URL URL            merge
+    """
     from snowredis.merge.databases import Progress
     from snowredis.merge.run import merge
 
@@ -139,6 +168,7 @@ def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tupl
 def _needing_extra(command: Command) -> Command:
     """Return *command*, which names the extra if a package of it is not installed."""
 
+    @functools.wraps(command.run)
     def run(args: argparse.Namespace) -> int | None:
         try:
             return command.run(args)
@@ -151,46 +181,15 @@ def _needing_extra(command: Command) -> Command:
 
 
 _MERGE_COMMANDS = [
-    Command(
-        "check",
-        "say which ids exist twice in files and tables, and which cannot be right",
-        """SOURCE is [NAME=]LOCATION[#COLUMN]: a file (csv, tsv or txt, each also with .gz, or parquet), or the
-URL of a database, such as postgresql://host/db#table.column. Exits with 10 if ids exist twice, with 9 if there are
-other ids that cannot be right, and with 0 if all is well.""",
-        [
-            ("snowredis merge check a.parquet#id b.csv#player_id", "two files"),
-            ("snowredis merge check mysql://db1/game#players.id b.csv#id", "a table, a file"),
-            ("snowredis merge check a.csv#id b.csv#id --json", "for programs"),
-        ],
-        _add_check,
-        _check,
-    ),
-    Command(
-        "draft",
-        "write a map of a merge: every table and column once, with a guess and its reason",
-        """Reads both databases, and changes nothing. Edit the map: it says what happens to each column, and `ask` where
-that is open.""",
-        [("snowredis merge draft URL URL > game.map", "")],
-        _add_databases,
-        _draft,
-    ),
-    Command(
-        "run",
-        "merge the second database into the first, by a reviewed map",
-        """Make a backup of the first database. Everything is one transaction of it, which is proved before the COMMIT;
-the second database is only read. What is not known to be right is refused before the first row, all of it at once.""",
-        [
-            ("snowredis merge run game.map URL URL --dry-run", "what would happen"),
-            ("snowredis merge run game.map URL URL", "merge"),
-        ],
-        _add_run,
-        _run,
-    ),
+    Command("check", _check, _add_check),
+    Command("draft", _draft, _add_databases),
+    Command("run", _run, _add_run),
 ]
 MERGE = Command(
     "merge",
-    "find ids that clash between databases, and merge two of them",
-    "Needs the extra merge: pip install 'snowredis[merge]'.",
+    about="""Find ids that clash between databases, and merge two of them.
+
+Needs the extra merge: pip install 'snowredis[merge]'.""",
     commands=list(map(_needing_extra, _MERGE_COMMANDS)),
 )
-MIGRATE = Command("migrate", "prove that new ids never equal those that a column has", "", commands=[PROOF])
+MIGRATE = Command("migrate", about="Prove that new ids never equal those that a column has.", commands=[PROOF])

@@ -259,6 +259,15 @@ def _range(text: str) -> Range:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Prove whether old and new ids can be equal, and whether new ones sort after old ones.
+
+    Decided from all ids that either side can make, not from a sample. Exit code 0: old and new ids are never equal; 10:
+    they can be.
+
+    examples:
+      snowredis migrate proof --max 81234567
+      snowredis migrate proof --from twitter --to game  two layouts
+    """
     start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
     old, new, datacenters = _old_ids(args, start_ms), resolve_layout(args.new), args.datacenter
     proof = Proof(old, new, start_ms=start_ms, clock_error_ms=CLOCK_ERROR_MS, datacenters=datacenters)
@@ -363,15 +372,4 @@ def _remedies(proof: Proof) -> Iterator[str]:
         )
 
 
-PROOF = Command(
-    "proof",
-    "prove whether old and new ids can be equal, and whether new ones sort after old ones",
-    """Decided from all ids that either side can make, not from a sample. Exit code 0: old and new ids
-are never equal; 10: they can be.""",
-    [
-        ("snowredis migrate proof --max 81234567", ""),
-        ("snowredis migrate proof --from twitter --to game", "two layouts"),
-    ],
-    _add_arguments,
-    _run,
-)
+PROOF = Command("proof", _run, _add_arguments)

@@ -91,6 +91,14 @@ def test_what_needs_no_redis_imports_none() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_without_docstrings_there_is_no_help_and_commands_run() -> None:
+    for words in (["--help"], ["decode", AN_ID]):
+        done = subprocess.run(
+            [sys.executable, "-OO", "-m", "snowredis", *words], cwd=ROOT, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 # --- exit codes ------------------------------------------------------------------------------------
 
 

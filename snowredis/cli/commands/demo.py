@@ -26,11 +26,20 @@ if TYPE_CHECKING:
     from snowredis.embedded import Server
     from snowredis.worker_pool import WorkerPool
 
+# in less than 5 s the lease of a dead worker does not end in time
 _SECONDS, _WORKERS = 20.0, 5
 
 
 def run(_args: argparse.Namespace, length_s: float = _SECONDS, size: int = _WORKERS) -> int:
-    """Play a demo of about *length_s*, 5 or more: in a shorter one a dead worker's lease does not end in time."""
+    """Watch a fleet make ids while things go wrong, in about 20 seconds.
+
+    Starts a private Redis in a temporary directory, and processes that make ids. One is killed with -9, the clock of
+    another is set back, and a new process starts in the place of the dead one. At the end all ids are checked, and
+    everything is removed, also after Ctrl-C.
+
+    examples:
+      snowredis demo  20 seconds, 5 workers
+    """
     from snowredis.embedded import find_server
     from snowredis.snowflake.protocol.pool_config import PoolConfig
     from snowredis.worker_pool import WorkerPool
@@ -168,12 +177,4 @@ class Demo:
         self.log("no worker id is leased any more")
 
 
-DEMO = Command(
-    "demo",
-    "watch a fleet make ids while things go wrong, in about 20 seconds",
-    """Starts a private Redis in a temporary directory, and processes that make ids. One is killed with -9, the
-clock of another is set back, and a new process starts in the place of the dead one. At the end all ids are checked,
-and everything is removed, also after Ctrl-C.""",
-    [("snowredis demo", "20 seconds, 5 workers")],
-    run=run,
-)
+DEMO = Command("demo", run)

@@ -208,6 +208,16 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Find out what your Redis loses when it fails, and which settings it needs.
+
+    Makes a pool of its own, starts processes that make ids, and writes numbers, while you fail over, restart, freeze or
+    empty this Redis. Then it prints what Redis lost, how long processes paused, how many ids repeated, and the settings
+    to use. All its keys are deleted at the end.
+
+    examples:
+      snowredis gameday redis://test/0                    and then make it fail
+      snowredis gameday redis://test/0 --do ./restart.sh  by a command
+    """
     from snowredis.monitor.checks import missing_identity
     from snowredis.servers.runner import translated
     from snowredis.snowflake.protocol.open import open_pool
@@ -303,17 +313,4 @@ def _while_failing(
     wait_until(lambda: time.monotonic() > settled_s, start)
 
 
-GAMEDAY = Command(
-    "gameday",
-    "find out what your Redis loses when it fails, and which settings it needs",
-    """Makes a pool of its own, starts processes that make ids, and writes numbers, while you fail over, restart, freeze
-or empty this Redis. Then it prints what Redis lost, how long processes paused, how many ids repeated, and the settings
-to use. All its keys are deleted at the end.""",
-    [
-        ("snowredis gameday redis://test/0", "and then make it fail"),
-        ("snowredis gameday redis://test/0 --do ./restart.sh", "by a command"),
-    ],
-    _add_arguments,
-    _run,
-    json="one object, for a reviewer",
-)
+GAMEDAY = Command("gameday", _run, _add_arguments, json="one object, for a reviewer")

@@ -33,6 +33,16 @@ def _add_generate_arguments(parser: Parser) -> None:
 
 
 def _generate(args: argparse.Namespace) -> None:
+    """Make ids, one per line.
+
+    Claims a worker id in Redis and releases it at the end. Settings that are in no SNOWREDIS_* variable are those of
+    the pool. `snowredis decode` shows ids as text.
+
+    examples:
+      snowredis generate                                  one id
+      snowredis generate -n 1000000 --pool orders | head  as many as are read
+      snowredis generate --url embedded://                needs no Redis
+    """
     from snowredis.connection import connect
 
     url, options = settings(args)
@@ -74,19 +84,7 @@ def warnings_on_stderr() -> Iterator[None]:
         log.removeHandler(handler)
 
 
-GENERATE = Command(
-    "generate",
-    "make ids, one per line",
-    """Claims a worker id in Redis and releases it at the end. Settings that are in no SNOWREDIS_* variable are those of
-the pool. `snowredis decode` shows ids as text.""",
-    [
-        ("snowredis generate", "one id"),
-        ("snowredis generate -n 1000000 --pool orders | head", "as many as are read"),
-        ("snowredis generate --url embedded://", "needs no Redis"),
-    ],
-    _add_generate_arguments,
-    _generate,
-)
+GENERATE = Command("generate", _generate, _add_generate_arguments)
 
 # --- decode -------------------------------------------------------------------------------------
 
@@ -105,6 +103,17 @@ _DECODED = "id form time datacenter backup worker sequence gene datacenter_field
 
 
 def _decode(args: argparse.Namespace) -> int:
+    """Show the time, the worker and the other fields of ids.
+
+    The shape of an id shows its form: digits alone are decimal, 16 characters or 0x hex, underscores friendly, and the
+    rest base62.
+
+    examples:
+      snowredis decode 249736970576592896                    time, fields and bits
+      snowredis decode 0IRnTPj9V9k --format base62           in a given form
+      snowredis decode --layout twitter 1541815603606036480  an id of another system
+      snowredis generate -n 3 | snowredis decode - --json    one object per line
+    """
     layout, code, texts = resolve_layout(layout_text(args)), ExitCode.OK, list(_texts(args.ids))
     for text in texts:
         try:
@@ -132,21 +141,7 @@ def _texts(arguments: list[str]) -> Iterator[str]:
             yield from line.split()
 
 
-DECODE = Command(
-    "decode",
-    "show the time, the worker and the other fields of ids",
-    """The shape of an id shows its form: digits alone are decimal, 16 characters or 0x hex, underscores friendly, and
-the rest base62.""",
-    [
-        ("snowredis decode 249736970576592896", "time, fields and bits"),
-        ("snowredis decode 0IRnTPj9V9k --format base62", "in a given form"),
-        ("snowredis decode --layout twitter 1541815603606036480", "an id of another system"),
-        ("snowredis generate -n 3 | snowredis decode - --json", "one object per line"),
-    ],
-    _add_decode_arguments,
-    _decode,
-    json="one JSON object per line; ids are strings in it",
-)
+DECODE = Command("decode", _decode, _add_decode_arguments, json="one JSON object per line; ids are strings in it")
 
 # --- whois --------------------------------------------------------------------------------------
 
@@ -161,6 +156,15 @@ _WHOIS += "maker.state maker.ends_at certainty reason"
 
 
 def _whois(args: argparse.Namespace) -> int:
+    """Show which process made an id.
+
+    Reads the pool's events, of which about 20,000 are kept. Exits with 1 if the process that made an id cannot be
+    known. How one id can be in two tables: docs/how-to/troubleshooting.md.
+
+    examples:
+      snowredis whois 249736970576592896 --pool orders  host, pid, lease
+      snowredis whois 0IRnTPj9V9k --json                for programs
+    """
     with open_known_pool(args) as pool:
         layout = pool.info().layout
         results = pool.whois_all([parse_user_id(text, layout)[1] for text in args.ids])
@@ -169,16 +173,4 @@ def _whois(args: argparse.Namespace) -> int:
     return ExitCode.ERROR if any(whois.certainty == "unknown" for whois in results) else ExitCode.OK
 
 
-WHOIS = Command(
-    "whois",
-    "show which process made an id",
-    """Reads the pool's events, of which about 20,000 are kept. Exits with 1 if the process that made an id cannot be
-known. How one id can be in two tables: docs/how-to/troubleshooting.md.""",
-    [
-        ("snowredis whois 249736970576592896 --pool orders", "host, pid, lease"),
-        ("snowredis whois 0IRnTPj9V9k --json", "for programs"),
-    ],
-    _add_whois_arguments,
-    _whois,
-    json="one JSON object per line; ids are strings in it",
-)
+WHOIS = Command("whois", _whois, _add_whois_arguments, json="one JSON object per line; ids are strings in it")

@@ -21,6 +21,16 @@ def _add_layout_arguments(parser: Parser) -> None:
 
 
 def _layout(args: argparse.Namespace) -> None:
+    """Show how the 63 bits of an id are divided into fields.
+
+    Without arguments: all presets. With a name or a spec: one layout in full.
+
+    examples:
+      snowredis layout                           the presets, side by side
+      snowredis layout twitter                   one, and its source
+      snowredis layout '39/0/0/16/8;tick_ms=10'  a spec
+      snowredis layout 41/0/2/12/8               with more workers
+    """
     write(_presets() if args.layout is None else _in_full(resolve_layout(args.layout)))
 
 
@@ -59,19 +69,7 @@ def _in_full(layout: Layout) -> list[str]:
     return lines
 
 
-LAYOUT = Command(
-    "layout",
-    "show how the 63 bits of an id are divided into fields",
-    "Without arguments: all presets. With a name or a spec: one layout in full.",
-    [
-        ("snowredis layout", "the presets, side by side"),
-        ("snowredis layout twitter", "one, and its source"),
-        ("snowredis layout '39/0/0/16/8;tick_ms=10'", "a spec"),
-        ("snowredis layout 41/0/2/12/8", "with more workers"),
-    ],
-    _add_layout_arguments,
-    _layout,
-)
+LAYOUT = Command("layout", _layout, _add_layout_arguments)
 
 # --- sql ----------------------------------------------------------------------------------------
 
@@ -95,6 +93,18 @@ def _add_sql_arguments(parser: Parser) -> None:
 
 
 def _sql(args: argparse.Namespace) -> None:
+    """Print functions, partitions and fences for ids in a database.
+
+    Prints SQL and runs nothing. Without --table: functions snowredis_time, _first_id, _worker and _text (base62), in
+    PostgreSQL also those that pg_partman calls; in SQLite, queries with a parameter. With --table: partitions by day or
+    month, in UTC. With --fence: a trigger that refuses rows with old ids, for PostgreSQL 14 or later.
+
+    examples:
+      snowredis sql postgresql | psql shop              for the default layout
+      snowredis sql mariadb --layout twitter            snowredis_time(), …
+      snowredis sql postgresql --table orders --by day  partitions of 12 days
+      snowredis sql postgresql --fence orders --lag 60  for snowredis.readers
+    """
     from snowredis.core.sql import fence, functions, partitions
 
     layout = resolve_layout(layout_text(args))
@@ -110,18 +120,4 @@ def _sql(args: argparse.Namespace) -> None:
     print("\n".join(statements))
 
 
-SQL = Command(
-    "sql",
-    "print functions, partitions and fences for ids in a database",
-    """Prints SQL and runs nothing. Without --table: functions snowredis_time, _first_id, _worker and _text (base62), in
-PostgreSQL also those that pg_partman calls; in SQLite, queries with a parameter. With --table: partitions by day or
-month, in UTC. With --fence: a trigger that refuses rows with old ids, for PostgreSQL 14 or later.""",
-    [
-        ("snowredis sql postgresql | psql shop", "for the default layout"),
-        ("snowredis sql mariadb --layout twitter", "snowredis_time(), …"),
-        ("snowredis sql postgresql --table orders --by day", "partitions of 12 days"),
-        ("snowredis sql postgresql --fence orders --lag 60", "for snowredis.readers"),
-    ],
-    _add_sql_arguments,
-    _sql,
-)
+SQL = Command("sql", _sql, _add_sql_arguments)

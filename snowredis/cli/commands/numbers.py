@@ -35,6 +35,18 @@ def _add_create(parser: Parser) -> None:
 
 
 def _create(args: argparse.Namespace) -> None:
+    """Create a tag that is really new, or go on with one that Redis lost.
+
+    Redis may lose a tag, as any key. Processes then refuse numbers until you say from which number on none was handed
+    out. So never run this for a tag that existed, unless --start is above all of its numbers: they would be handed out
+    a second time. What is given here is stored in the tag, and no process has to repeat it but the period.
+
+    examples:
+      snowredis numbers create invoices                                 1, 2, 3, …
+      snowredis numbers create bills --period day --zone Europe/Berlin  dated
+      snowredis numbers create tickets --start 2 --stride 2             even ones
+      snowredis numbers create shards --layout game-shards              of pools
+    """
     from snowredis.numbers.settings import DATED_CONSTANTS, TAG_CONSTANTS
 
     # SNOWREDIS_* variables are settings of processes, and create no tag
@@ -54,6 +66,16 @@ def _add_open(parser: Parser) -> None:
 
 
 def _open(args: argparse.Namespace) -> None:
+    """Let a closed tag hand out numbers, after Redis may have lost some.
+
+    No number from N on was ever handed out, such as max(id) of the table plus what processes may hold, twice the
+    largest segment for each. The tag opens there, or beyond what processes have shown. Of dated numbers, one period is
+    opened.
+
+    examples:
+      snowredis numbers open invoices --from 5000                 asks
+      snowredis numbers open bills --from 43 --period 2026-11-22  one day
+    """
     url, tag, period = required_url(args.url), args.tag, args.period
     info = numbers.show_tag(url, tag)
     if info is not None and info.period and period is None:
@@ -71,12 +93,27 @@ def _add_delete(parser: Parser) -> None:
 
 
 def _delete(args: argparse.Namespace) -> None:
+    """Delete a tag.
+
+    Then which of its numbers were handed out is not known: a tag of the same name would hand them out again.
+
+    examples:
+      snowredis numbers delete coupons  asks
+    """
     confirm(args, f"Delete {args.tag}, with all its periods? Then it is unknown which numbers were used.")
     deleted = numbers.delete_tag(required_url(args.url), args.tag)
     print(f"tag {args.tag} was deleted" if deleted else f"there is no tag {args.tag}")
 
 
 def _show(args: argparse.Namespace) -> int:
+    """Show a tag: its next number, its settings, and whether it is closed; or all tags.
+
+    Metrics show how fast numbers are handed out, how many each process has at hand, its step and its waits.
+
+    examples:
+      snowredis numbers show invoices  what is left
+      snowredis numbers show           all tags of a Redis
+    """
     url = url_to_read(args.url)
     if args.tag is None:
         from snowredis.monitor.doctor import tag_names
@@ -96,56 +133,16 @@ def _show(args: argparse.Namespace) -> int:
 
 
 _COMMANDS = [
-    Command(
-        "create",
-        "create a tag that is really new, or go on with one that Redis lost",
-        """Redis may lose a tag, as any key. Processes then refuse numbers until you say from which number on none was
-handed out. So never run this for a tag that existed, unless --start is above all of its numbers: they would be handed
-out a second time. What is given here is stored in the tag, and no process has to repeat it but the period.""",
-        [
-            ("snowredis numbers create invoices", "1, 2, 3, …"),
-            ("snowredis numbers create bills --period day --zone Europe/Berlin", "dated"),
-            ("snowredis numbers create tickets --start 2 --stride 2", "even ones"),
-            ("snowredis numbers create shards --layout game-shards", "of pools"),
-        ],
-        _add_create,
-        _create,
-    ),
-    Command(
-        "show",
-        "show a tag: its next number, its settings, and whether it is closed; or all tags",
-        "Metrics show how fast numbers are handed out, how many each process has at hand, its step and its waits.",
-        [("snowredis numbers show invoices", "what is left"), ("snowredis numbers show", "all tags of a Redis")],
-        partial(_add, tags="?"),
-        _show,
-        json="an object a line",
-    ),
-    Command(
-        "open",
-        "let a closed tag hand out numbers, after Redis may have lost some",
-        """No number from N on was ever handed out, such as max(id) of the table plus what processes may hold, twice the
-largest segment for each. The tag opens there, or beyond what processes have shown. Of dated numbers, one period is
-opened.""",
-        [
-            ("snowredis numbers open invoices --from 5000", "asks"),
-            ("snowredis numbers open bills --from 43 --period 2026-11-22", "one day"),
-        ],
-        _add_open,
-        _open,
-    ),
-    Command(
-        "delete",
-        "delete a tag",
-        "Then which of its numbers were handed out is not known: a tag of the same name would hand them out again.",
-        [("snowredis numbers delete coupons", "asks")],
-        _add_delete,
-        _delete,
-    ),
+    Command("create", _create, _add_create),
+    Command("show", _show, partial(_add, tags="?"), json="an object a line"),
+    Command("open", _open, _add_open),
+    Command("delete", _delete, _add_delete),
 ]
 NUMBERS = Command(
     "numbers",
-    "numbers of tags, in segments or dated, and of shards: create, show, open and delete",
-    """A tag names numbers that Redis hands out, such as those of invoices: in segments,
-snowredis.generator("segment", tag="invoices"), or dated, snowredis.generator("dated", tag="invoices").""",
+    about="""Numbers of tags, in segments or dated, and of shards: create, show, open and delete.
+
+A tag names numbers that Redis hands out, such as those of invoices: in segments, snowredis.generator("segment",
+tag="invoices"), or dated, snowredis.generator("dated", tag="invoices").""",
     commands=_COMMANDS,
 )

@@ -30,6 +30,22 @@ def _add_create_arguments(parser: Parser) -> None:
 
 
 def _create(args: argparse.Namespace) -> None:
+    """Create a pool that is really new, so that its first worker does not wait.
+
+    By typing this you say: no process of a pool of this name could make ids within the last outage-reserve (24 h),
+    neither an idle worker with a lease nor a process that did not reach Redis. If that is wrong, ids can be repeated.
+
+    So no worker waits, and outage lanes are open at once. Without this command the first worker waits for ttl +
+    max-clock-lead + failover-slack, and outage lanes open after an outage-reserve, which is always safe. All processes
+    of the pool need the same settings.
+
+    examples:
+      snowredis pool create orders                                     the defaults
+      snowredis pool create game --layout game --ttl 60                a layout
+      snowredis pool create eu --layout twitter --datacenter 3         datacenter 3
+      snowredis pool create s7 --layout game-shards --datacenter auto  a shard
+      snowredis pool create ha --failover-slack 20 --ttl 60            failovers
+    """
     from snowredis.connection import check_end
     from snowredis.snowflake.protocol import open as opening
     from snowredis.snowflake.protocol.pool_config import PoolConfig
@@ -105,25 +121,7 @@ def _shard_number(args: argparse.Namespace, url: Any, options: dict[str, Any]) -
     return number
 
 
-_CREATE = Command(
-    "create",
-    "create a pool that is really new, so that its first worker does not wait",
-    """By typing this you say: no process of a pool of this name could make ids within the last outage-reserve (24 h),
-neither an idle worker with a lease nor a process that did not reach Redis. If that is wrong, ids can be repeated.
-
-So no worker waits, and outage lanes are open at once. Without this command the first worker waits for ttl +
-max-clock-lead + failover-slack, and outage lanes open after an outage-reserve, which is always safe. All processes of
-the pool need the same settings.""",
-    [
-        ("snowredis pool create orders", "the defaults"),
-        ("snowredis pool create game --layout game --ttl 60", "a layout"),
-        ("snowredis pool create eu --layout twitter --datacenter 3", "datacenter 3"),
-        ("snowredis pool create s7 --layout game-shards --datacenter auto", "a shard"),
-        ("snowredis pool create ha --failover-slack 20 --ttl 60", "failovers"),
-    ],
-    _add_create_arguments,
-    _create,
-)
+_CREATE = Command("create", _create, _add_create_arguments)
 
 _SETTINGS = "layout settings"
 _COUNTERS = "capacity used peak claims refused releases expired died returned lost adopted alarms mismatches"
@@ -131,6 +129,15 @@ _ALL = "name used capacity peak claims expired died alarms layout end_at"
 
 
 def _show(args: argparse.Namespace) -> int:
+    """Show a pool, or all of them.
+
+    Exits with 1 if one of several pools cannot be read.
+
+    examples:
+      snowredis pool show                all pools, a line each
+      snowredis pool show orders         settings, use and counters of one
+      snowredis pool show orders --json  for programs
+    """
     if args.pool is None:
         return _show_all(args)
     from snowredis.monitor.conditions import status_of
@@ -152,19 +159,7 @@ def _show_all(args: argparse.Namespace) -> int:
     return ExitCode.OK if is_whole else ExitCode.ERROR
 
 
-_SHOW = Command(
-    "show",
-    "show a pool, or all of them",
-    "Exits with 1 if one of several pools cannot be read.",
-    [
-        ("snowredis pool show", "all pools, a line each"),
-        ("snowredis pool show orders", "settings, use and counters of one"),
-        ("snowredis pool show orders --json", "for programs"),
-    ],
-    partial(_add_name, nargs="?"),
-    _show,
-    json="an object, or one of each pool per line",
-)
+_SHOW = Command("show", _show, partial(_add_name, nargs="?"), json="an object, or one of each pool per line")
 
 
 def _add_delete_arguments(parser: Parser) -> None:
@@ -174,6 +169,19 @@ def _add_delete_arguments(parser: Parser) -> None:
 
 
 def _delete(args: argparse.Namespace) -> None:
+    """Delete a pool and its history.
+
+    No id is repeated: the pool gets the earliest end that is behind everything that was reserved in it, and the next
+    pool of this name starts there, with any settings. If all workers ended in an orderly way, it is over at once. After
+    a kill, its end is that of an outage lane, up to a day from now: the command says when. It cannot be undone.
+
+    With --force, living workers make ids until the end, so stop them, or they create the pool again then.
+
+    examples:
+      snowredis pool delete orders                asks first
+      snowredis pool delete orders --yes          does not ask
+      snowredis pool delete orders --yes --force  even if it is in use
+    """
     required_url(args.url)
     with open_known_pool(args) as pool:
         # delete() says what to do with a pool that cannot be read, or that is in use
@@ -200,22 +208,7 @@ def _delete(args: argparse.Namespace) -> None:
         print(f"new workers of a pool of this name start in {duration(deletion.wait_ms)}, to repeat none of its ids")
 
 
-_DELETE = Command(
-    "delete",
-    "delete a pool and its history",
-    """No id is repeated: the pool gets the earliest end that is behind everything that was reserved in it, and the
-next pool of this name starts there, with any settings. If all workers ended in an orderly way, it is over at once.
-After a kill, its end is that of an outage lane, up to a day from now: the command says when. It cannot be undone.
-
-With --force, living workers make ids until the end, so stop them, or they create the pool again then.""",
-    [
-        ("snowredis pool delete orders", "asks first"),
-        ("snowredis pool delete orders --yes", "does not ask"),
-        ("snowredis pool delete orders --yes --force", "even if it is in use"),
-    ],
-    _add_delete_arguments,
-    _delete,
-)
+_DELETE = Command("delete", _delete, _add_delete_arguments)
 
 
-POOL = Command("pool", "create, show and delete pools", "", commands=[_CREATE, _SHOW, _DELETE])
+POOL = Command("pool", about="Create, show and delete pools.", commands=[_CREATE, _SHOW, _DELETE])

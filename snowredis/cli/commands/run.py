@@ -208,6 +208,16 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Run any program of one process with a worker id of a pool.
+
+    Claims a worker id, and runs the program with SNOWREDIS_WORKER_ID, SNOWREDIS_DATACENTER, SNOWREDIS_LAYOUT,
+    SNOWREDIS_FROM and SNOWREDIS_UNTIL (ms since 1970). The worker id is for one process: others of the program inherit
+    the variable, and would repeat its ids. Signals and the exit code are passed on. The program is ended before its
+    reservation ends, if that cannot be renewed: exit code 8.
+
+    examples:
+      snowredis run --pool orders -- node server.js  one process
+    """
     words = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not words:
         raise CommandError(ExitCode.USAGE, "no program is named. Write it after --.")
@@ -255,14 +265,4 @@ def _supervise(program: _Program, lease: ProgramLease, killer: _Killer, arrived:
     return code if code >= 0 else 128 - code
 
 
-RUN = Command(
-    "run",
-    "run any program of one process with a worker id of a pool",
-    """Claims a worker id, and runs the program with SNOWREDIS_WORKER_ID, SNOWREDIS_DATACENTER, SNOWREDIS_LAYOUT,
-SNOWREDIS_FROM and SNOWREDIS_UNTIL (ms since 1970). The worker id is for one process: others of the program inherit the
-variable, and would repeat its ids. Signals and the exit code are passed on. The program is ended before its reservation
-ends, if that cannot be renewed: exit code 8.""",
-    [("snowredis run --pool orders -- node server.js", "one process")],
-    _add_arguments,
-    _run,
-)
+RUN = Command("run", _run, _add_arguments)

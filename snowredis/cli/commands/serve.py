@@ -29,6 +29,18 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    """Serve ids over HTTP, and a page to look at.
+
+    GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /metrics; the page is at /. SNOWREDIS_SERVE_* variables are
+    further settings of the service. Settings that are in no SNOWREDIS_* variable are those of the pools.
+
+    examples:
+      snowredis serve                                   on http://127.0.0.1:8600
+      snowredis serve --pool orders --pool users        two pools
+      SNOWREDIS_SERVE_KINDS=uuid7 snowredis serve       /id?kind=uuid7, too
+      snowredis serve --url embedded://                 needs no Redis server
+      snowredis serve --host 0.0.0.0 --token-file FILE  for other machines
+    """
     try:
         from snowredis.web import server
         from snowredis.web.service import from_environment
@@ -77,18 +89,4 @@ def _check_host(host: str, app: Service) -> None:
         )
 
 
-SERVE = Command(
-    "serve",
-    "serve ids over HTTP, and a page to look at",
-    """GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /metrics; the page is at /. SNOWREDIS_SERVE_* variables
-are further settings of the service. Settings that are in no SNOWREDIS_* variable are those of the pools.""",
-    [
-        ("snowredis serve", "on http://127.0.0.1:8600"),
-        ("snowredis serve --pool orders --pool users", "two pools"),
-        ("SNOWREDIS_SERVE_KINDS=uuid7 snowredis serve", "/id?kind=uuid7, too"),
-        ("snowredis serve --url embedded://", "needs no Redis server"),
-        ("snowredis serve --host 0.0.0.0 --token-file FILE", "for other machines"),
-    ],
-    add_arguments,
-    run,
-)
+SERVE = Command("serve", run, add_arguments)

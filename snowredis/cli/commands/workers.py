@@ -21,6 +21,17 @@ MOST_ENDED = 20
 
 
 def _workers(args: argparse.Namespace) -> None:
+    """Show which process has which worker id, and which leases ended without a release.
+
+    Ids, rate and clock are as of the last heartbeat. State: alive, no-ids (it sends heartbeats, and gets no ids),
+    silent (no heartbeat for two thirds of a ttl), expired (the lease ended without a release), died (another process
+    found its process dead). Ended ones are listed for an hour, or as long as they may have ids.
+
+    examples:
+      snowredis workers                               of the only pool
+      watch snowredis workers --pool orders           every 2 s
+      snowredis workers --json | jq '.leases[].host'  for programs
+    """
     from snowredis.monitor.conditions import status_of
     from snowredis.monitor.pool_monitor import Reading
 
@@ -38,21 +49,7 @@ def _workers(args: argparse.Namespace) -> None:
         print(f"… and {len(snapshot.ended) - MOST_ENDED:,} more that ended: --json has all")
 
 
-WORKERS = Command(
-    "workers",
-    "show which process has which worker id, and which leases ended without a release",
-    """Ids, rate and clock are as of the last heartbeat. State: alive, no-ids (it sends heartbeats, and gets
-no ids), silent (no heartbeat for two thirds of a ttl), expired (the lease ended without a release), died (another
-process found its process dead). Ended ones are listed for an hour, or as long as they may have ids.""",
-    [
-        ("snowredis workers", "of the only pool"),
-        ("watch snowredis workers --pool orders", "every 2 s"),
-        ("snowredis workers --json | jq '.leases[].host'", "for programs"),
-    ],
-    Parser.add_redis,
-    _workers,
-    json="one object",
-)
+WORKERS = Command("workers", _workers, Parser.add_redis, json="one object")
 
 # --- events -------------------------------------------------------------------------------------
 
@@ -62,6 +59,15 @@ _EVENT_COLUMNS = "at kind worker host pid label text until stats.ids_made stats.
 
 
 def _events(args: argparse.Namespace) -> None:
+    """Show the events of a pool.
+
+    Shows the newest 20; with --json all that are kept, about 20,000. Times are those of the Redis clock, in UTC.
+
+    examples:
+      snowredis events --pool orders                        the newest 20
+      watch snowredis events --pool orders                  every 2 s
+      snowredis events --json | jq 'select(.worker == 17)'  one id
+    """
     with open_known_pool(args) as pool:
         # raises PoolNotFound, where events() returns none
         pool.info()
@@ -70,24 +76,21 @@ def _events(args: argparse.Namespace) -> None:
         show(events, _EVENT_COLUMNS, as_json=args.json)
 
 
-EVENTS = Command(
-    "events",
-    "show the events of a pool",
-    """Shows the newest 20; with --json all that are kept, about 20,000. Times are those of the Redis clock, in UTC.""",
-    [
-        ("snowredis events --pool orders", "the newest 20"),
-        ("watch snowredis events --pool orders", "every 2 s"),
-        ("snowredis events --json | jq 'select(.worker == 17)'", "one id"),
-    ],
-    Parser.add_redis,
-    _events,
-    json="one JSON object per line, of all events that are kept",
-)
+EVENTS = Command("events", _events, Parser.add_redis, json="one JSON object per line, of all events that are kept")
 
 # --- doctor -------------------------------------------------------------------------------------
 
 
 def _doctor(args: argparse.Namespace) -> int:
+    """Check for known problems, and show how to fix them.
+
+    Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if there
+    are warnings, with 4 if Redis does not answer, and with 9 if there are critical problems.
+
+    examples:
+      snowredis doctor                host, Redis and pools
+      snowredis doctor --pool orders  this pool alone
+    """
     from snowredis.monitor.conditions import worst
     from snowredis.monitor.doctor import diagnose
 
@@ -103,21 +106,20 @@ def _doctor(args: argparse.Namespace) -> int:
     return code
 
 
-DOCTOR = Command(
-    "doctor",
-    "check for known problems, and show how to fix them",
-    """Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if
-there are warnings, with 4 if Redis does not answer, and with 9 if there are critical problems.""",
-    [("snowredis doctor", "host, Redis and pools"), ("snowredis doctor --pool orders", "this pool alone")],
-    Parser.add_redis,
-    _doctor,
-    json="one JSON object per line",
-)
+DOCTOR = Command("doctor", _doctor, Parser.add_redis, json="one JSON object per line")
 
 # --- metrics ------------------------------------------------------------------------------------
 
 
 def _metrics(args: argparse.Namespace) -> int:
+    """Print a pool's metrics for Prometheus.
+
+    For node_exporter's textfile collector, or to read; `snowredis serve` serves them at /metrics.
+
+    examples:
+      snowredis metrics --pool orders                   the text format
+      snowredis metrics | sponge /var/node/orders.prom  from cron
+    """
     from snowredis.monitor.metrics import as_text, samples_of_pools
 
     with open_pool(args) as pool:
@@ -130,14 +132,4 @@ def _metrics(args: argparse.Namespace) -> int:
     return code_of(reading.error)
 
 
-METRICS = Command(
-    "metrics",
-    "print a pool's metrics for Prometheus",
-    "For node_exporter's textfile collector, or to read; `snowredis serve` serves them at /metrics.",
-    [
-        ("snowredis metrics --pool orders", "the text format"),
-        ("snowredis metrics | sponge /var/node/orders.prom", "from cron"),
-    ],
-    Parser.add_redis,
-    _metrics,
-)
+METRICS = Command("metrics", _metrics, Parser.add_redis)
