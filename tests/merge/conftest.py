@@ -1,7 +1,7 @@
 """The command run in this process, without the user's own settings; and two databases to merge."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -9,14 +9,10 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import environment, offline  # noqa: F401 - fixtures
-from tests.support.statements import execute
+from tests.support.statements import Tables, create_tables, execute
 
 Cli = Callable[..., Any]
 Two = Callable[..., tuple[str, str]]
-# the values of the rows of a table in the first database, "A", or the second one, "B"
-Rows = Callable[[str], Iterable[str]]
-# each table with its columns
-Tables = Mapping[str, Rows]
 
 
 def empty(_: str) -> tuple[str, ...]:
@@ -31,11 +27,9 @@ def two(request: pytest.FixtureRequest) -> Two:
         server = request.getfixturevalue(f"{kind}_server")
         urls = server.new_database(), server.new_database()
         for url, side, after in zip(urls, "AB", ("", second), strict=True):
-            statements = [*before.split(";"), *(f"CREATE TABLE {table}" for table in tables)]
-            for table, rows in tables.items():
-                if values := "), (".join(rows(side)):
-                    statements.append(f"INSERT INTO {table.partition(' (')[0]} VALUES ({values})")
-            execute(url, *filter(None, [*statements, *after.split(";")]))
+            execute(url, *filter(None, before.split(";")))
+            create_tables(url, tables, side)
+            execute(url, *filter(None, after.split(";")))
         return urls
 
     return make

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from snowredis.merge.map_file import TableMap
-from tests.merge.conftest import Cli, Rows, Tables, Two, empty
-from tests.support.statements import rows_of
+from tests.merge.conftest import Cli, Two, empty
+from tests.support.statements import Rows, Tables, rows_of
 
 Drafted = Callable[..., str]
 PEOPLE = "people (id INTEGER PRIMARY KEY, name TEXT)"

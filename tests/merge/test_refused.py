@@ -9,8 +9,8 @@ import pytest
 
 from snowredis.cli.exit_codes import ExitCode
 from tests.merge import game
-from tests.merge.conftest import Cli, Rows, Tables, Two, empty, schema_of
-from tests.support.statements import execute, rows_of
+from tests.merge.conftest import Cli, Two, empty, schema_of
+from tests.support.statements import Rows, Tables, execute, rows_of
 
 KINDS = ["sqlite", "postgresql", "mariadb"]
 HERO = "hero (id INTEGER PRIMARY KEY, name VARCHAR(20))"

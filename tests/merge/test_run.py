@@ -12,9 +12,9 @@ from snowredis.merge.databases import Progress
 from snowredis.merge.run import merge
 from snowredis.merge.translation import Translation
 from tests.merge import game
-from tests.merge.conftest import Cli, Tables, Two, empty, schema_of
+from tests.merge.conftest import Cli, Two, empty, schema_of
 from tests.support.databases import mariadb
-from tests.support.statements import execute, rows_of
+from tests.support.statements import Tables, execute, rows_of
 
 KINDS = ("sqlite", "postgresql", "mariadb")
 

@@ -1,9 +1,15 @@
 """Statements in a database, each time on a connection of its own."""
 
 import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
+
+# the values of the rows of a table in one of two databases, "A" or "B"
+Rows = Callable[[str], Iterable[str]]
+# each table with its columns
+Tables = Mapping[str, Rows]
 
 
 @functools.cache
@@ -17,6 +23,15 @@ def execute(url: str, *statements: str) -> None:
     with _engine(url).begin() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
+
+
+def create_tables(url: str, tables: Tables, side: str) -> None:
+    """Create tables with the rows of a side."""
+    statements = [f"CREATE TABLE {table}" for table in tables]
+    for table, rows in tables.items():
+        if values := "), (".join(rows(side)):
+            statements.append(f"INSERT INTO {table.partition(' (')[0]} VALUES ({values})")
+    execute(url, *statements)
 
 
 def rows_of(url: str, query: str) -> list[tuple[Any, ...]]:
