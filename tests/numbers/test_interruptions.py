@@ -41,6 +41,16 @@ def interrupted(number: int, action: Callable[[], None], call: Callable[[], Any]
     return value, acted
 
 
+def anywhere(step: int, interrupt: Callable[[int], bool]) -> None:
+    """Interrupt a call at bytecodes that are *step* apart, until there is no such place."""
+    for number in range(1, MOST_BYTECODES, step):
+        if not interrupt(number):
+            # 80 bytecodes of Python 3.11, 40 of 3.14
+            assert number > 30
+            return
+    raise AssertionError("the call does not end")
+
+
 def at_the_end_of_a_part(url: Any, tag: str, parts: int) -> tuple[SegmentGenerator, list[int]]:
     """Return a generator of segments of 4 whose next number is in the next part, and the numbers it made."""
     ids = open_generator(url, tag=tag, step=4, max_step=4)
@@ -60,21 +70,16 @@ def full_speed_afterwards() -> Iterator[None]:
 @pytest.mark.parametrize(("parts", "count"), [(1, 1), (2, 1), (2, 6)])
 @pytest.mark.parametrize("kind", ["handler", "thread", "suspend"])
 def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) -> None:
-    for number in range(1, MOST_BYTECODES, 3 if count == 1 else 17):
-        pool = memory_pool()
-        ids, made = at_the_end_of_a_part(pool, "t", parts)
+    def interrupt(number: int) -> bool:
+        ids, made = at_the_end_of_a_part(memory_pool(), "t", parts)
         threads: list[threading.Thread] = []
         # after a suspension, what a clone of the process makes
-        fresh_from = [1]
+        fresh_from = 1
 
-        def act(
-            ids: SegmentGenerator = ids,
-            made: list[int] = made,
-            threads: list[threading.Thread] = threads,
-            fresh_from: list[int] = fresh_from,
-        ) -> None:
+        def act() -> None:
+            nonlocal fresh_from
             if kind == "handler":
-                made += [ids.next_id(), ids.next_id(), *ids.next_ids(4)]
+                made.extend([ids.next_id(), ids.next_id(), *ids.next_ids(4)])
             elif kind == "thread":
                 # it may have to wait for a lock that the interrupted call holds
                 thread = threading.Thread(target=lambda: made.extend([ids.next_id(), *ids.next_ids(4)]))
@@ -83,25 +88,20 @@ def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) 
                 threads.append(thread)
             else:
                 ids.suspend()
-                fresh_from[0] = ids._masters.all[0].seen[""]
+                fresh_from = ids._masters.all[0].seen[""]
                 ids.resume()
 
-        def make(ids: SegmentGenerator = ids) -> list[int]:
-            return [ids.next_id()] if count == 1 else ids.next_ids(count)
-
-        mine, reached = interrupted(number, act, make)
+        mine, reached = interrupted(number, act, lambda: [ids.next_id()] if count == 1 else ids.next_ids(count))
         for thread in threads:
             thread.join(10)
         later = ids.next_ids(9)
-        made += [*mine, *later]
+        everything = [*made, *mine, *later]
         ids.close()
-        assert len(set(made)) == len(made), number
-        assert min(later) >= fresh_from[0], number
-        if not reached:
-            # 80 bytecodes of Python 3.11, 40 of 3.14
-            assert number > 30
-            return
-    raise AssertionError("the call does not end")
+        assert len(set(everything)) == len(everything), number
+        assert min(later) >= fresh_from, number
+        return reached
+
+    anywhere(3 if count == 1 else 17, interrupt)
 
 
 @contextlib.contextmanager
@@ -118,6 +118,7 @@ def ended_child(pids: list[int]) -> Iterator[None]:
             os._exit(0)
 
 
+# the steps have no factor in common with what the call repeats
 @pytest.mark.parametrize(
     ("kind", "action", "step"), [("segment", "fork", 11), ("dated", "fork", 19), ("dated", "handler", 7)]
 )
@@ -127,16 +128,16 @@ def test_a_call_that_a_fork_or_a_handler_interrupts_anywhere(
     tag = f"{kind}-{action}-anywhere"
     create_tag(server.url, tag, **{"period": "year"} if kind == "dated" else {})
     everything: list[str] = []
-    # the steps have no factor in common with what the call repeats
-    for number in range(1, MOST_BYTECODES, step):
+
+    def interrupt(number: int) -> bool:
         ids: Any = DatedGenerator(tag, server.url, period="year") if kind == "dated" else None
         ids, made = (ids, [ids.next_id()]) if ids else at_the_end_of_a_part(server.url, tag, 2)
         reader, writer = os.pipe()
         pids: list[int] = []
 
-        def act(ids: Any = ids, made: list[Any] = made, pids: list[int] = pids) -> None:
+        def act() -> None:
             if action == "handler":
-                made += [ids.next_id(), *ids.next_ids(2)]
+                made.extend([ids.next_id(), *ids.next_ids(2)])
             else:
                 pids.append(os.fork())
 
@@ -151,12 +152,12 @@ def test_a_call_that_a_fork_or_a_handler_interrupts_anywhere(
         for pid in pids:
             os.waitpid(pid, 0)
         assert len(of_child) == 6 * len(pids), number
-        everything += [*map(str, made), *numbers, *of_child]
+        everything.extend([*map(str, made), *numbers, *of_child])
         ids.close()
-        if not reached:
-            break
-    assert len(everything) > 50
-    assert len(set(everything)) == len(everything)
+        return reached
+
+    anywhere(step, interrupt)
+    assert len(set(everything)) == len(everything) > 50
 
 
 def test_no_lock_stays_held_when_a_signal_handler_raises() -> None:

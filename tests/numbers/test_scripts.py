@@ -4,7 +4,7 @@ Each play hands out numbers. With the library's scripts no number comes twice, a
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -37,6 +37,24 @@ class Stage:
 
     def now_ms(self) -> int:
         return self.server.now_us // 1000
+
+    @contextlib.contextmanager
+    def lost(self) -> Iterator[None]:
+        """Restart the server with the data of before the block."""
+        before = self.server.copy_data()
+        yield
+        self.server.restart(before)
+
+    @contextlib.contextmanager
+    def failed_over(self, data: Any = None) -> Iterator[None]:
+        """Another server, with *data*, answers in the block, and the deposed one again afterwards."""
+        deposed = self.server.copy_data(), self.server.run_id, self.server.replid
+        self.server.restart(self.server.copy_data() if data is None else data)
+        yield
+        self.server.data, self.server.run_id, self.server.replid = deposed
+
+    def restart(self) -> None:
+        self.server.restart(self.server.copy_data())
 
     def take(self, wanted: int = 1, *, seen: int = 0, database: int = 0) -> Any:
         """Take plain numbers."""
@@ -90,18 +108,16 @@ def creation_after_a_failover(stage: Stage) -> None:
     """A person creates a tag again that the new master does not have, while the deposed one still hands out."""
     stage.say("create")
     stage.take(10)
-    deposed = stage.server.copy_data(), stage.server.run_id, stage.server.replid
-    stage.server.restart({})
-    stage.say("create", 11)
-    stage.take(2)
-    stage.server.data, stage.server.run_id, stage.server.replid = deposed
+    with stage.failed_over({}):
+        stage.say("create", 11)
+        stage.take(2)
     stage.take()
 
 
 def low_word(stage: Stage) -> None:
     stage.say("create")
     stage.take(10)
-    stage.server.restart(stage.server.copy_data())
+    stage.restart()
     assert isinstance(stage.take(), Shut)
     stage.pass_ms(SLACK_MS)
     stage.say("open", 1)
@@ -114,7 +130,7 @@ def lost_stride(stage: Stage) -> None:
     stage.handed.append(" 4")
     stage.server.data.clear()
     stage.take(seen=3)
-    stage.server.restart(stage.server.copy_data())
+    stage.restart()
     stage.take()
     stage.pass_ms(SLACK_MS)
     stage.say("open", 3)
@@ -156,9 +172,8 @@ def wipe(stage: Stage) -> None:
 def lost_numbers(stage: Stage, seen: int = 0) -> None:
     """Redis loses three numbers in a restart, and another one is asked for."""
     stage.dated("create")
-    before = stage.server.copy_data()
-    stage.dated("take", 3)
-    stage.server.restart(before)
+    with stage.lost():
+        stage.dated("take", 3)
     stage.dated("take", seen=seen)
 
 
@@ -184,11 +199,10 @@ def boundary(stage: Stage) -> None:
     """A loss just before a period ends: another server's clock, or a deposed master, was in the next one already."""
     stage.pass_ms(HOUR_MS - 1 - stage.now_ms() % HOUR_MS)
     stage.dated("create")
-    before = stage.server.copy_data()
-    stage.pass_ms(SKEW_MS // 2)
-    stage.dated("take", 3)
-    stage.pass_ms(-SKEW_MS // 2)
-    stage.server.restart(before)
+    with stage.lost():
+        stage.pass_ms(SKEW_MS // 2)
+        stage.dated("take", 3)
+        stage.pass_ms(-SKEW_MS // 2)
     assert isinstance(stage.dated("take"), Shut)
     stage.pass_ms(SKEW_MS)
     stage.dated("take")
@@ -198,25 +212,22 @@ def word(stage: Stage) -> None:
     """A person opens a period right after a failover, while the deposed master still hands out its numbers."""
     stage.dated("create")
     stage.dated("take", 3)
-    deposed = stage.server.copy_data(), stage.server.run_id, stage.server.replid
-    stage.server.restart(stage.server.copy_data())
-    stage.dated("take")
-    stage.dated("open", 4)
-    stage.dated("take")
-    stage.server.data, stage.server.run_id, stage.server.replid = deposed
+    with stage.failed_over():
+        stage.dated("take")
+        stage.dated("open", 4)
+        stage.dated("take")
     stage.dated("take")
 
 
 def second_loss(stage: Stage) -> None:
     """A period that was opened after a loss is closed by the next one."""
     stage.dated("create")
-    stage.server.restart(stage.server.copy_data())
+    stage.restart()
     stage.dated("take")
     stage.pass_ms(SLACK_MS + SETTLE_MS)
     stage.dated("open", 1)
-    before = stage.server.copy_data()
-    stage.dated("take", 3)
-    stage.server.restart(before)
+    with stage.lost():
+        stage.dated("take", 3)
     stage.dated("take")
     stage.dated("take")
 
@@ -230,19 +241,21 @@ def format_after_a_loss(stage: Stage) -> None:
         stage.dated("take", written=f"{label}-#")
 
 
+def open_and_take(stage: Stage) -> None:
+    stage.dated("take")
+    stage.dated("open", 1)
+    stage.dated("take")
+
+
 def two_failovers(stage: Stage) -> None:
     """A person opens a period when the slack of a first failover is over, right after a second one."""
     stage.dated("create")
-    stage.server.restart(stage.server.copy_data())
+    stage.restart()
     stage.dated("take")
     stage.pass_ms(SLACK_MS + SETTLE_MS)
-    deposed = stage.server.copy_data(), stage.server.run_id, stage.server.replid
-    stage.server.restart(stage.server.copy_data())
-    for _ in range(2):
-        stage.dated("take")
-        stage.dated("open", 1)
-        stage.dated("take")
-        stage.server.data, stage.server.run_id, stage.server.replid = deposed
+    with stage.failed_over():
+        open_and_take(stage)
+    open_and_take(stage)
 
 
 class Rule(NamedTuple):
