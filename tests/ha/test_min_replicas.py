@@ -24,13 +24,12 @@ def one_stopped(replicated: Replicated) -> Iterator[None]:
 def test_claims_and_renewals_work_with_enough_replicas(replicated: Replicated, enough: Any) -> None:
     name = new_pool(replicated.master.url)
     with snowredis.connect(replicated.master.url, pool=name, min_replicas=enough) as ids:
-        ids.next_id()
-        assert ids.lease is not None
+        ids.claim()
         for replica in replicated.replicas[: 2 if enough == "all" else enough]:
             assert eventually(partial(replica.ask, "EXISTS", f"snowredis:{{{name}}}"))
         ids._beat()
         # the heartbeat's own thread may have renewed it, too
-        assert ids.lease.renewals >= 1
+        assert ids.claim().renewals >= 1
 
 
 @pytest.mark.parametrize("needed", [2, "all"])
@@ -42,14 +41,10 @@ def test_a_replica_that_has_stopped_is_missed_in_bounded_time(
     with pytest.raises(snowredis.StoreUnavailable, match=f"1 of .*2 replicas that min_replicas={needed} requires"):
         ids.next_id()
     with snowredis.connect(replicated.master.url, pool=name, min_replicas=1) as others:
-        others.next_id()
         # the claim that was refused has a worker id already, and is repeated with the same token
-        assert others.lease is not None
-        assert others.lease.worker == 1
+        assert others.claim().worker == 1
     replicated.replicas[0].kill(signal.SIGCONT)
-    ids.next_id()
-    assert ids.lease is not None
-    assert ids.lease.worker == 0
+    assert ids.claim().worker == 0
     ids.close()
 
 
@@ -62,14 +57,13 @@ def test_a_replica_that_stops_later_costs_renewals_and_no_ids_before_the_reserva
         replicated.replicas[0].kill(signal.SIGSTOP)
         try:
             assert ids._beat() > 0
-            assert ids.lease is not None
-            assert ids.lease.renewals == 0
+            assert ids.claim().renewals == 0
             ids.next_ids(100)
         finally:
             replicated.replicas[0].kill(signal.SIGCONT)
         ids._beat()
         # the heartbeat's own thread may have renewed it, too
-        assert ids.lease.renewals >= 1
+        assert ids.claim().renewals >= 1
 
 
 def test_a_server_without_replicas_is_refused(tmp_path: Path) -> None:

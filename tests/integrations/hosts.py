@@ -143,7 +143,8 @@ def run_host(
     outage_reserve_s: int = 0,
     **more: str,
 ) -> Iterator[Host]:
-    """Run uwsgi or a module of Python with arguments, with *more* in its environment; kill it in the end."""
+    """Run uwsgi or a module of Python on a new pool, with *more* in its environment; kill it in the end."""
+    create_pool(server.url, ttl_s=ttl_s, worker_bits=worker_bits, outage_reserve_s=outage_reserve_s)
     program, *arguments = command
     is_python = program != UWSGI
     settings = {

@@ -18,7 +18,7 @@ from celery import Celery, chain, group
 from snowredis.integrations import celery as integration
 from snowredis.process.names import PROCESS
 from snowredis.process_generator import effective_settings
-from tests.integrations.hosts import POOL, TTL_S, broker, celery_command, create_pool, eventually, run_host
+from tests.integrations.hosts import POOL, TTL_S, broker, celery_command, eventually, run_host
 
 MAKE = "tests.integrations.celery_app.make"
 
@@ -32,7 +32,6 @@ def unconfigured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_cold_shutdown_releases_the_worker_ids_too(own_server: RedisServer, tmp_path: Path) -> None:
-    create_pool(own_server.url)
     sender = Celery(broker=broker(own_server), set_as_current=False)
     with run_host(own_server, tmp_path, celery_command("--concurrency=2")) as running:
         for seconds in [0] * 20 + [60] * 2:
@@ -49,7 +48,6 @@ def test_a_cold_shutdown_releases_the_worker_ids_too(own_server: RedisServer, tm
 def test_the_broker_takes_tasks_whose_ids_are_snowflakes(
     own_server: RedisServer, tmp_path: Path, unconfigured: None
 ) -> None:
-    create_pool(own_server.url)
     sender = Celery(broker=broker(own_server), set_as_current=False)
     integration.setup(sender, task_ids=True, url=own_server.url, pool=POOL, ttl=TTL_S, outage_reserve=0)
     with run_host(

@@ -28,7 +28,6 @@ FAILED = "failed; gunicorn goes on"
 @pytest.fixture
 def serve(server: RedisServer, tmp_path: Path) -> Callable[..., Any]:
     server.client().flushdb()
-    create_pool(server.url)
     return partial(gunicorn, server, tmp_path)
 
 
@@ -47,7 +46,6 @@ def test_gevent_may_be_patched_in_the_configuration_and_greenlets_renew_leases(
     own_server: RedisServer, tmp_path: Path
 ) -> None:
     pytest.importorskip("gevent")
-    create_pool(own_server.url, ttl_s=3)
     conf = "from gevent import monkey\nmonkey.patch_all()\nfrom snowredis.integrations.gunicorn import *\n"
     options = ("--worker-class=gevent", "--workers=2", "--preload")
     with gunicorn(own_server, tmp_path, *options, conf=conf, ttl_s=3) as running:
@@ -76,7 +74,6 @@ def test_workers_that_are_killed_at_once_are_released_by_those_that_replace_them
 def test_a_worker_that_is_killed_while_redis_is_away_is_replaced_at_once(
     own_server: RedisServer, tmp_path: Path
 ) -> None:
-    create_pool(own_server.url)
     with gunicorn(own_server, tmp_path, "--workers=2", "--timeout=4") as running:
         first = running.wait_until_ready(2)
         killed = first.pop()
@@ -103,7 +100,6 @@ def test_one_more_worker_that_gets_no_worker_id_serves_and_ends_nothing(
     pytest.importorskip("uvicorn_worker")
     bits = 1 if moment == "the pool is full" else 10
     more: dict[str, Any] = {"ttl_s": 3, "worker_bits": bits, "outage_reserve_s": 86_400}
-    create_pool(own_server.url, **more)
     options = ("--workers=2", "--worker-class=uvicorn_worker.UvicornWorker")
     # the hooks and lifespan() wait for the same worker id, once
     conf = HOOKS if moment == "redis is away" else ""

@@ -27,7 +27,6 @@ from tests.integrations.hosts import (
     Host,
     broker,
     celery_command,
-    create_pool,
     eventually,
     gunicorn,
     run_host,
@@ -212,7 +211,6 @@ def is_quiet(host: Host) -> bool:
 def test_worker_ids_come_and_go_with_the_processes_that_make_ids(
     kind: Kind, new_server: RedisServer, tmp_path: Path
 ) -> None:
-    create_pool(new_server.url)
     made: list[int] = []
     with kind.run(new_server, tmp_path) as host:
 
@@ -261,7 +259,6 @@ def test_worker_ids_come_and_go_with_the_processes_that_make_ids(
 def run_jobs(server: RedisServer, directory: Path, *options: str) -> list[int]:
     """Run four jobs to their end, and return the ids that they made."""
     rq = pytest.importorskip("rq")
-    create_pool(server.url)
     with redis.Redis.from_url(server.url) as client:
         for _ in range(4):
             rq.Queue(connection=client).enqueue("tests.integrations.application.note_ids")

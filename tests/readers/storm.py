@@ -4,7 +4,7 @@
     python -m tests.readers.storm --seconds 600 --hard
 
 Writers insert single rows, several at once, by COPY, and as upserts, into two tables of one name; they sleep in
-transactions, and roll back. Consumers of the readers' pages fail. The clocks of all sessions change in the middle.
+transactions, and roll back. Consumers of the readers' pages fail.
 
 --hard: with all of Plan.hard, behind a pooler, and with readers on a replica
 
@@ -14,7 +14,6 @@ something.
 
 import argparse
 import contextlib
-import datetime as dt
 import multiprocessing
 import os
 import random
@@ -239,8 +238,7 @@ def storm(
     make_table(engine, parts=parts)
     statements = ["CREATE SCHEMA eu", f"CREATE TABLE {TABLES[1]} (id bigint PRIMARY KEY, writer int)"]
     statements.append(fence("postgresql", LAYOUT, TABLES[1], lag_ms=round(LAG_S * 1000)))
-    zone = zone_that_changes(time.time() + plan.seconds / 2)
-    run_each(engine, [*statements, *statements_of_page(), f"ALTER DATABASE {database} SET timezone TO '{zone}'"])
+    run_each(engine, [*statements, *statements_of_page()])
     engine.dispose()
     url = url if pooler is None else pooled(pooler, database)
     shown = connect(engine.url.render_as_string() if replica is None else replica.url(database))
@@ -309,14 +307,6 @@ def storm(
     twice = sum(len(ids) - len(set(ids)) for _, ids in every.values())
     missed = {name: len(rows[table] - set(ids)) for name, (table, ids) in every.items()}
     return Outcome(sum(map(len, rows.values())), missed, twice, refused.value, kills, changes, max(behind) / 1000)
-
-
-def zone_that_changes(at_s: float) -> str:
-    """Return a time zone whose clocks go back by an hour at *at_s*, seconds since 1970."""
-    # by the clock before the change
-    at = dt.datetime.fromtimestamp(at_s, dt.UTC) + dt.timedelta(hours=1)
-    day = at.timetuple().tm_yday
-    return f"WIN0SUM,{(day + 180) % 365}/0,{day - 1}/{at:%H:%M:%S}"
 
 
 def change(engine: sa.Engine, rng: random.Random) -> bool:
