@@ -27,7 +27,7 @@ AWAY_S = 10.0
 
 
 class Steps:
-    """Sizes of the segments of one generator: they follow the consumption, so that each lasts for *lasts_s*.
+    """Sizes of the segments of one generator: they follow the consumption, so that each lasts for LASTS_S.
 
     Args:
         step: size of the first segment, and the least of any, 1 or more.
@@ -36,10 +36,10 @@ class Steps:
     Raises ConfigError for values that cannot work.
     """
 
-    def __init__(self, step: int, max_step: int, lasts_s: float = LASTS_S) -> None:
+    def __init__(self, step: int, max_step: int) -> None:
         if max_step < step:
             raise ConfigError(f"max_step={max_step} is less than step={step}. Raise max_step.")
-        self.step, self.max_step, self._lasts_s = step, max_step, lasts_s
+        self.step, self.max_step = step, max_step
         self.begin()
 
     def begin(self) -> None:
@@ -52,7 +52,7 @@ class Steps:
         if self._fetched_s is None:
             return self.size
         lasted_s = max(now_s - self._fetched_s, 1e-6)
-        target = self.size * self._lasts_s / lasted_s
+        target = self.size * LASTS_S / lasted_s
         size = min(max(target, self.size / SHRINK), self.size * GROWTH)
         return int(min(max(size, self.step), self.max_step))
 

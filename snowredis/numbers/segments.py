@@ -19,10 +19,11 @@ from snowredis.numbers.formats import MAX_NUMBER
 from snowredis.numbers.masters import Masters, SegmentCounts, Steps
 from snowredis.numbers.settings import SEGMENT_SETTINGS, servers_of
 from snowredis.process.clock import SYSTEM, Clock
-from snowredis.process.fork import GUARD, ForkGuard
+from snowredis.process.fork import GUARD
 from snowredis.process.threads import FREE_THREADED, exhaust, with_lock
 from snowredis.settings import check_settings, required_url
 
+# how long a caller waits for a segment
 WAIT_S = 10.0
 
 # the numbers that are left of a part of a segment, and the fork guard's ``is_reset``: read by next_id()
@@ -48,8 +49,7 @@ class SegmentGenerator(GeneratorBase[int]):
     Args:
         stores: the tag on its server, or on several that hand out numbers between each other.
         steps: sizes of its segments; with 1 as the most, each one is fetched when a caller waits for it.
-        wait_s: how long a caller waits for a segment.
-        clock, guard: replaced in tests.
+        clock: replaced in tests.
 
     Attributes:
         tag: the tag's name.
@@ -59,19 +59,10 @@ class SegmentGenerator(GeneratorBase[int]):
 
     description = DESCRIPTION
 
-    def __init__(
-        self,
-        stores: Sequence[Any],
-        steps: Steps,
-        *,
-        wait_s: float = WAIT_S,
-        clock: Clock = SYSTEM,
-        guard: ForkGuard = GUARD,
-    ) -> None:
+    def __init__(self, stores: Sequence[Any], steps: Steps, clock: Clock = SYSTEM) -> None:
         self._block: Block = (iter(()), b"")
-        self._stores, self.steps, self._wait_s = tuple(stores), steps, wait_s
+        self._stores, self.steps, self._clock = tuple(stores), steps, clock
         self.tag = str(stores[0].tag)
-        self._clock, self._guard = clock, guard
         self._is_ahead = steps.max_step > 1
         self._closed = self._suspended = False
         self.counts = SegmentCounts()
@@ -80,7 +71,7 @@ class SegmentGenerator(GeneratorBase[int]):
         self._masters = Masters(self._stores, steps, self.counts, clock)
         self._new_locks()
         self._buffer = Buffer(self._masters.fetch, clock)
-        guard.reset_in_child(self)
+        GUARD.reset_in_child(self)
 
     def _new_locks(self) -> None:
         # reentrant; the second one is held while numbers are taken, where range iterators are not atomic
@@ -149,7 +140,7 @@ class SegmentGenerator(GeneratorBase[int]):
             As next_id(); nothing of the batch is returned then, and its numbers are used next.
         """
         count = check_count(count)
-        return self._guard.in_one_process(lambda: self._batch(count))
+        return GUARD.in_one_process(lambda: self._batch(count))
 
     async def anext_id(self) -> int:
         """Make one number. Async version of next_id(): does not block the event loop.
@@ -175,7 +166,7 @@ class SegmentGenerator(GeneratorBase[int]):
                     self._wait(count - len(batch))
                 batch += part
         except BaseException:
-            if batch and buffer is self._buffer and self._guard.is_reset:
+            if batch and buffer is self._buffer and GUARD.is_reset:
                 self._published -= len(batch)
                 buffer.ready.appendleft(batch)
             raise
@@ -192,18 +183,18 @@ class SegmentGenerator(GeneratorBase[int]):
             if buffer is not self._buffer:
                 # forked: a child begins again
                 buffer, failures = self._buffer, self._buffer.failures
-            left_s = self._wait_s - (self._clock.monotonic() - started_s)
+            left_s = WAIT_S - (self._clock.monotonic() - started_s)
             error = buffer.error
             if error is not None and (left_s <= 0 or buffer.failures > failures):
                 raise copy.copy(error) from error.__cause__
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)
-                raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")
+                raise StoreUnavailable(where, f"no segment came within {WAIT_S:g} s")
             buffer.wait(left_s, wanted)
 
     def _advance(self) -> bool:
         """Publish the next part that is here, if the current one is used up. Returns False if there is none."""
-        self._guard.check()
+        GUARD.check()
         found, is_ahead = self._publish_next()
         if is_ahead:
             self._buffer.fetch_ahead()
@@ -217,7 +208,7 @@ class SegmentGenerator(GeneratorBase[int]):
         if self._suspended:
             raise GeneratorClosed(self.tag, "segment", suspended=True)
         # read before the part is taken: a child that is forked here has another guard's flag, and another buffer
-        buffer, is_reset = self._buffer, self._guard.is_reset
+        buffer, is_reset = self._buffer, GUARD.is_reset
         numbers, was_reset = self._block
         if was_reset and operator.length_hint(numbers):
             return True, False
@@ -303,7 +294,7 @@ def open_generator(url: Any = None, **settings: Any) -> SegmentGenerator:
             f"url names {'a server twice' if stores else 'no server'}. Name each independent server once."
         )
     steps = Steps(used["step"], used["max_step"])
-    return SegmentGenerator(stores, steps, clock=getattr(url, "clock", None) or SYSTEM)
+    return SegmentGenerator(stores, steps, getattr(url, "clock", None) or SYSTEM)
 
 
 SEGMENT = IdKind(

@@ -6,7 +6,6 @@ applications.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +48,6 @@ class TagStore(Scripted):
         format: of the texts; "" for plain numbers.
         slack_ms: how long a deposed master may go on answering, if the tag does not say it.
         database: number of the server's database that this process uses.
-        random_bytes: source of the nonces.
 
     Attributes:
         durability: of a tag that is created, by default: embedded:// writes each command to its disk before it replies.
@@ -70,10 +68,9 @@ class TagStore(Scripted):
         format: str = "",  # noqa: A002 - it is one
         slack_ms: int = 0,
         database: int = 0,
-        random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         scripts = {name: load(name) for name in protocol.REPLIES}
-        super().__init__(with_format(FORMAT, periods), tag_keys(tag), scripts, random_bytes=random_bytes)
+        super().__init__(with_format(FORMAT, periods), tag_keys(tag), scripts)
         self.tag, self.slack_ms, self._format = tag, slack_ms, format
         self.if_broken = (
             f"the tag {tag!r}",
@@ -141,7 +138,7 @@ class MemoryTag:
         server_time_ms: returns the time of the Redis clock, ms since 1970.
     """
 
-    where, durability, slack_ms = "memory", "detect", 0
+    where, durability = "memory", "detect"
 
     def __init__(self, tag: str, server_time_ms: Callable[[], int]) -> None:
         self.tag, self._server_time_ms = tag, server_time_ms

@@ -57,12 +57,12 @@ def load_script(name: str, module: str, parts: tuple[str, ...] = ()) -> Script:
     return Script(name, (*map(read_lua, PROLOGUE), *(read_lua(part, module) for part in (*parts, name))))
 
 
-def text_of(value: bytes | str, longest: int = LONGEST_TEXT) -> str:
-    """Return a value that Redis holds as text, cut to *longest* bytes; bytes that are no UTF-8 are replaced.
+def text_of(value: bytes | str) -> str:
+    """Return a value that Redis holds as text, cut to LONGEST_TEXT bytes; bytes that are no UTF-8 are replaced.
 
     All texts from Redis pass through here: anybody who may write to Redis may have written them.
     """
-    start = value[:longest]
+    start = value[:LONGEST_TEXT]
     return start.decode("utf-8", "replace") if isinstance(start, bytes) else start
 
 

@@ -148,7 +148,7 @@ def test_a_call_after_one_that_failed_asks_again() -> None:
 
 
 def test_the_step_follows_the_consumption() -> None:
-    steps = Steps(100, 50_000, 900.0)
+    steps = Steps(100, 50_000)
     assert steps.next_size(0.0) == 100
     sizes = []
     for now_s in (1.0, 2.0, 3.0, 4.0):
