@@ -62,25 +62,6 @@ def test_an_id_of_another_system_is_decoded_as_that_system_shows_it(
     assert parts.time == time
 
 
-# workers, ids of one tick, ms of a tick, when it ends
-SIZES = {
-    "jd-seconds": (2**22, 1024, 1000, "2083"),
-    "shardingsphere": (1024, 4096, 1, "2086"),
-    # to the second that its own documentation gives
-    "uid-generator": (2**22, 8192, 1000, "2024-11-20T13:24:16"),
-    "sonyflake": (2**16, 256, 10, "2188"),
-    # the article's 20 bits of server, and a burst of 65,536
-    "game": (2**20, 65_536, 10_000, "2067"),
-}
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_a_preset_is_as_large_as_its_source_says(name: str) -> None:
-    layout, (*numbers, end) = layouts[name], SIZES[name]
-    assert [layout.workers, layout.sequences, layout.tick_ms] == numbers
-    assert layout.end.isoformat().startswith(end)
-
-
 def test_the_source_of_a_preset_names_the_day_of_its_end() -> None:
     for name in ("discord", "instagram"):
         assert f"{layouts[name].end:%Y-%m-%d}" in preset_source(name)

@@ -12,12 +12,11 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.snowflake.protocol.administration import Ends, PoolAdministration
-from snowredis.snowflake.protocol.messages import Granted, Renewed, Settling
+from snowredis.snowflake.protocol.messages import Renewed
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from tests.snowflake.protocol.conftest import wall_ms
 from tests.support.holder import Holder, create
 from tests.support.servers import RedisServer, redis_server, replicated
-from tests.support.waiting import eventually
 
 DAY_MS = 24 * 3600 * 1000
 OLD = Layout(timestamp_bits=41, backup_bits=2, worker_bits=3, sequence_bits=10)
@@ -70,32 +69,6 @@ def test_a_backup_of_before_the_end_brings_no_pool_back_that_grants_what_the_nex
     kept.start()
     assert Holder(store_at(kept, USUAL), wall_ms).settling().floor_ms >= living.until_ms
     assert living.ask_renew().adopted
-
-
-@pytest.mark.parametrize("durability", ["detect", "assured"])
-def test_an_index_that_a_restarted_redis_goes_on_to_rebuild_has_all_records(kept: RedisServer, durability: str) -> None:
-    layout = Layout(timestamp_bits=41, backup_bits=0, worker_bits=12, sequence_bits=10)
-    config = PoolConfig(name="orders", layout=layout, ttl_ms=600, outage_reserve_ms=0, durability=durability)
-    store, client = store_at(kept, config), kept.client()
-    create(store, wall_ms())
-    assert Holder(store, wall_ms).claim().release()
-    many = 3_000
-    record = client.hget(KEY, "w:0")
-    fields: dict[Any, Any] = {f"w:{worker}": str(record) for worker in range(many)}
-    client.hset(KEY, mapping=fields | {"records": many, "next": many})
-    client.delete(pool_keys("orders")[1])
-    # the first step
-    assert isinstance(Holder(store, wall_ms).ask_claim(), Settling)
-    kept.save()
-    kept.restart()
-    store = store_at(kept, config)
-
-    def is_granted() -> bool:
-        return isinstance(Holder(store, wall_ms).ask_claim(), Granted)
-
-    eventually(is_granted, "a lease")
-    records = [field for field in kept.client().hkeys(KEY) if str(field).startswith("w:")]
-    assert kept.client().zcard(pool_keys("orders")[1]) == len(records) >= many
 
 
 # --- a pool that others create ----------------------------------------------------------------------

@@ -11,11 +11,10 @@ from pathlib import Path
 from snowredis.core.presets import resolve_layout
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.worker_pool import WorkerPool
-from tests.lab.chaos.faults import FAULTS, Begun, Fault
+from tests.lab.chaos.faults import FAULTS, Begun, Fault, decks, phases
 from tests.lab.chaos.proxy import Proxy
 from tests.lab.chaos.report import MARGIN_S, Plan, PoolCounters, Report, ids_so_far, processes_of
 from tests.lab.chaos.runs import IN_C, UNRECORDED, read_status
-from tests.lab.chaos.schedule import decks, phases
 from tests.lab.chaos.server import Server
 from tests.lab.chaos.shim import StepClock, build
 from tests.lab.chaos.slots import Slot

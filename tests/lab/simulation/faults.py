@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.lab.simulation import clones, pool_faults, sequences
+from tests.lab.simulation import pool_faults, sequences
 from tests.lab.simulation import redis_faults as redis
 from tests.lab.simulation.process import MOST_PROCESSES, Process
 
@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     from tests.lab.simulation.schedule import Simulation
 
 Fault = Callable[["Simulation"], None]
+FaultOfOne = Callable[["Simulation", Process], None]
 YEAR_MS = 31_557_600_000
+
+
+def of_one(fault: FaultOfOne) -> Fault:
+    """Return a fault that happens to one of the living processes, if there is any."""
+
+    def happen(sim: Simulation) -> None:
+        process = sim.someone()
+        if process is not None:
+            fault(sim, process)
+
+    return happen
 
 
 def _window_us(sim: Simulation) -> int:
@@ -61,30 +73,25 @@ def pause(sim: Simulation) -> None:
     _suddenly(sim, paused, stop)
 
 
-def starve(sim: Simulation) -> None:
-    process = sim.someone()
-    if process is not None:
-        sim.fired["starve"] += 1
-        process.starved_until_us = min(sim.world.now_us + sim.random.randint(1, 3) * sim.ttl_us, sim.heal_us)
+@of_one
+def starve(sim: Simulation, process: Process) -> None:
+    sim.fired["starve"] += 1
+    process.starved_until_us = min(sim.world.now_us + sim.random.randint(1, 3) * sim.ttl_us, sim.heal_us)
 
 
-def crash(sim: Simulation) -> None:
-    process = sim.someone()
-    if process is None:
-        return
-    crashed = process
-
+@of_one
+def crash(sim: Simulation, process: Process) -> None:
     def die() -> None:
         if sim.healed:
             return
         sim.fired["crash"] += 1
-        sim.say("%s crashes", crashed.name)
-        sim.start_again(crashed)
+        sim.say("%s crashes", process.name)
+        sim.start_again(process)
         if sim.machines is not None:
-            sim.machines.die(crashed)
-        crashed.crash()
+            sim.machines.die(process)
+        process.crash()
 
-    _suddenly(sim, crashed, die)
+    _suddenly(sim, process, die)
 
 
 def reclaim(sim: Simulation) -> None:
@@ -94,12 +101,11 @@ def reclaim(sim: Simulation) -> None:
         redis.down(sim)
 
 
-def heirs(sim: Simulation) -> None:
+@of_one
+def heirs(sim: Simulation, ended: Process) -> None:
     """Cut a machine off, end a process there in some way, and start others, maybe beside a copy of its record."""
-    process, machines, random = sim.someone(), sim.machines, sim.random
-    if process is None or machines is None:
-        return
-    ended, name = process, process.host.name
+    machines, random, name = sim.machines, sim.random, ended.host.name
+    assert machines is not None
     come_back = sim.network.cut_off(name)
     how = random.choice(("killed", "closed", "suspended"))
     sim.say("%s does not reach Redis; %s is going to be %s", name, ended.name, how)
@@ -125,68 +131,73 @@ def heirs(sim: Simulation) -> None:
     sim.before_heal(random.randint(sim.ttl_us, 4 * sim.ttl_us), come_back)
 
 
-def release(sim: Simulation) -> None:
-    _end(sim, "release", "%s closes", lambda process: process.stop())
+@of_one
+def release(sim: Simulation, process: Process) -> None:
+    sim.fired["release"] += 1
+    sim.say("%s closes", process.name)
+    process.stop()
+    sim.start_again(process)
 
 
-def drop(sim: Simulation) -> None:
+@of_one
+def drop(sim: Simulation, process: Process) -> None:
     """Drop a generator without close(): its lease is released, and nobody can say how far it was used."""
-    _end(sim, "drop", "the generator of %s is dropped", lambda process: process.drop())
+    sim.fired["drop"] += 1
+    sim.say("the generator of %s is dropped", process.name)
+    process.drop()
+    sim.start_again(process)
 
 
-def _end(sim: Simulation, name: str, text: str, end: Callable[[Process], object]) -> None:
-    process = sim.someone()
-    if process is not None:
-        sim.fired[name] += 1
-        sim.say(text, process.name)
-        end(process)
-        sim.start_again(process)
+@of_one
+def skew(sim: Simulation, process: Process) -> None:
+    sim.fired["skew"] += 1
+    process.host.offset_us = sim.random.randint(-3 * sim.lead_us, 3 * sim.lead_us)
+    sim.say("clock of %s is off by %d ms", process.name, process.host.offset_us // 1000)
 
 
-def skew(sim: Simulation) -> None:
-    process = sim.someone()
-    if process is not None:
-        sim.fired["skew"] += 1
-        process.host.offset_us = sim.random.randint(-3 * sim.lead_us, 3 * sim.lead_us)
-        sim.say("clock of %s is off by %d ms", process.name, process.host.offset_us // 1000)
+@of_one
+def step(sim: Simulation, process: Process) -> None:
+    sim.fired["step"] += 1
+    size_ms = sim.random.choice((1, 5, 12, 100, 1_000, 7_000, 60_000, 3_600_000, 86_400_000, YEAR_MS, 3 * YEAR_MS))
+    process.host.offset_us += sim.random.choice((-1, -1, 1)) * round(size_ms * 1000 * sim.random.uniform(0.5, 1))
+    if sim.random.random() < 0.25:
+        process.host.offset_us = 0
+    sim.say("clock of %s is stepped, off by %d ms", process.name, process.host.offset_us // 1000)
 
 
-def step(sim: Simulation) -> None:
-    process = sim.someone()
-    if process is not None:
-        sim.fired["step"] += 1
-        size_ms = sim.random.choice((1, 5, 12, 100, 1_000, 7_000, 60_000, 3_600_000, 86_400_000, YEAR_MS, 3 * YEAR_MS))
-        process.host.offset_us += sim.random.choice((-1, -1, 1)) * round(size_ms * 1000 * sim.random.uniform(0.5, 1))
-        if sim.random.random() < 0.25:
-            process.host.offset_us = 0
-        sim.say("clock of %s is stepped, off by %d ms", process.name, process.host.offset_us // 1000)
-
-
-def _offspring(sim: Simulation, name: str, make: Callable[[Process], Process]) -> None:
-    process = sim.someone()
-    if process is None or len(sim.living) >= MOST_PROCESSES:
-        return
-    parent = process
-
-    def bear() -> None:
-        if sim.healed:
+def _offspring(name: str, make: Callable[[Simulation, Process], Process]) -> Fault:
+    @of_one
+    def offspring(sim: Simulation, parent: Process) -> None:
+        if len(sim.living) >= MOST_PROCESSES:
             return
-        sim.fired[name] += 1
-        child = make(parent)
-        sim.say("%s is a %s of %s", child.name, name, parent.name)
-        late = name == "clone" and sim.random.random() < 0.5
-        child.run(sim.random.randint(0, 2 * sim.ttl_us) if late else 0)
 
-    _suddenly(sim, parent, bear)
+        def bear() -> None:
+            if sim.healed:
+                return
+            sim.fired[name] += 1
+            child = make(sim, parent)
+            sim.say("%s is a %s of %s", child.name, name, parent.name)
+            late = name == "clone" and sim.random.random() < 0.5
+            child.run(sim.random.randint(0, 2 * sim.ttl_us) if late else 0)
+
+        _suddenly(sim, parent, bear)
+
+    return offspring
+
+
+def _clone(sim: Simulation, parent: Process) -> Process:
+    return parent.clone(alike=sim.random.random() < 0.5)
 
 
 def _fork(name: str, *, bypass: bool) -> Fault:
-    def fork(sim: Simulation) -> None:
-        process = sim.someone()
-        if process is None or sim.random.random() < 0.5:
-            _offspring(sim, name, lambda parent: parent.fork(bypass=bypass))
+    fork_between_calls = _offspring(name, lambda _, parent: parent.fork(bypass=bypass))
+
+    @of_one
+    def fork(sim: Simulation, parent: Process) -> None:
+        if sim.random.random() < 0.5:
+            fork_between_calls(sim)
             return
-        parent, readings = process, sim.random.randint(1, 4)
+        readings = sim.random.randint(1, 4)
 
         def fork_in_call() -> None:
             if not sim.healed and len(sim.living) < MOST_PROCESSES:
@@ -200,16 +211,78 @@ def _fork(name: str, *, bypass: bool) -> Fault:
     return fork
 
 
-def clone(sim: Simulation) -> None:
-    _offspring(sim, "clone", lambda parent: parent.clone(alike=sim.random.random() < 0.5))
+def _with_a_claim(sim: Simulation, process: Process, then: Callable[[], None]) -> None:
+    """Let *process* release its lease and claim again; call *then* while it waits for the answer.
 
+    The answer gets lost, or comes after that.
+    """
 
-def signal(sim: Simulation) -> None:
-    """Run a signal handler that makes an id, in the middle of a call of the thread."""
-    process = sim.someone()
-    if process is None:
+    def waiting() -> None:
+        if sim.random.random() < 0.7:
+            sim.network.deafen(process, sim.random.randint(100_000, 5_000_000))
+        sim.world.after(sim.random.randint(0, 1_500_000), then)
+
+    process.before_claim = waiting
+    if process.generator.lease is None:
         return
-    interrupted = process
+
+    def claim_anew() -> None:
+        if not process.suspending:
+            process.generator.suspend()
+            process.generator.resume()
+
+    sim.world.spawn(process, claim_anew)
+
+
+@of_one
+def unanswered(sim: Simulation, process: Process) -> None:
+    """Clone a process whose claim was not answered yet: both continue with the claim."""
+
+    def clone() -> None:
+        if process.alive and not sim.healed and len(sim.living) < MOST_PROCESSES:
+            if process.lease_manager.slot.asked[0]:
+                sim.fired["unanswered"] += 1
+            child = process.clone()
+            sim.say("%s is a clone of %s, which is claiming", child.name, process.name)
+            child.run()
+
+    _with_a_claim(sim, process, clone)
+
+
+@of_one
+def suspended(sim: Simulation, process: Process) -> None:
+    """Suspend a process, clone it, and resume both: no id may be repeated, without exception."""
+
+    def suspend_and_clone() -> None:
+        if process.suspending:
+            return
+        process.suspending = True
+        process.generator.suspend()
+        sim.world.sleep(sim.random.choice((0, sim.random.randint(0, sim.ttl_us))))
+        # unless another thread has resumed it meanwhile
+        still = process.generator._lease_manager.suspended and not process.generator.closed
+        if still and not sim.healed and len(sim.living) < MOST_PROCESSES:
+            sim.fired["suspended"] += 1
+            child = process.clone(suspended=True)
+            sim.say("%s is a clone of %s, which is suspended", child.name, process.name)
+            child.generator.resume()
+            child.run(sim.random.choice((0, 0, sim.random.randint(0, 2 * sim.ttl_us))))
+        process.suspending = False
+        process.generator.resume()
+
+    def spawn() -> None:
+        if process.alive:
+            sim.world.spawn(process, suspend_and_clone)
+
+    if sim.random.random() < 0.5:
+        spawn()
+    else:
+        _with_a_claim(sim, process, spawn)
+
+
+@of_one
+def signal(sim: Simulation, interrupted: Process) -> None:
+    """Run a signal handler that makes an id, in the middle of a call of the thread."""
 
     def handle() -> None:
         if sim.world.current is not None:
@@ -220,12 +293,10 @@ def signal(sim: Simulation) -> None:
     interrupted.armed = (sim.random.randint(1, 12), handle)
 
 
-def sigterm(sim: Simulation) -> None:
+@of_one
+def sigterm(sim: Simulation, ended: Process) -> None:
     """Close a generator in a signal handler, in the middle of a call or of close(), and perhaps once more."""
-    process, random = sim.someone(), sim.random
-    if process is None:
-        return
-    ended, times = process, random.randint(1, 2)
+    times = sim.random.randint(1, 2)
 
     def handle() -> None:
         nonlocal times
@@ -236,11 +307,11 @@ def sigterm(sim: Simulation) -> None:
         sim.fired["sigterm"] += 1
         sim.say("SIGTERM for %s", ended.name)
         times -= 1
-        ended.armed = (random.randint(1, 12), handle) if times else None
+        ended.armed = (sim.random.randint(1, 12), handle) if times else None
         ended.generator.close()
 
-    ended.armed = (random.randint(1, 12), handle)
-    sim.before_heal(random.choice((0, 0, sim.ttl_us)), ended.stop)
+    ended.armed = (sim.random.randint(1, 12), handle)
+    sim.before_heal(sim.random.choice((0, 0, sim.ttl_us)), ended.stop)
     sim.start_again(ended)
 
 
@@ -299,9 +370,9 @@ FAULTS: dict[str, Fault] = {
     "proxy": redis.servers_show("proxy"),
     "fork": _fork("fork", bypass=False),
     "bypass": _fork("bypass", bypass=True),
-    "clone": clone,
-    "unanswered": clones.unanswered,
-    "suspended": clones.suspended,
+    "clone": _offspring("clone", _clone),
+    "unanswered": unanswered,
+    "suspended": suspended,
     "signal": signal,
     "sigterm": sigterm,
     "logger": logger,

@@ -7,13 +7,15 @@ arrives, what it releases just before a server does so. A process that was refus
 another worker id: until then, threads of it may show ids that they made before. Other refusals change nothing.
 """
 
-from collections.abc import Iterator
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tests.lab.spec.log import Entry, ints
-from tests.lab.spec.times import Step, set_times
 
+Step = dict[str, Any]
 # steps after which the log shows the record of the worker id
 RECORDED = ("granted", "renewed", "released")
 # scripts that no process with a lease runs
@@ -559,3 +561,42 @@ def _tokens(entries: list[Entry]) -> Iterator[str]:
 def steps_of(entries: list[Entry]) -> Steps:
     """Return the steps of one run. Raises Unusable."""
     return Converter(entries).convert()
+
+
+# --- times: small enough for TLC, which counts to 2^31, without a change to any comparison ---------------------
+
+# fields of steps that are times
+TIMES = {
+    *("R", "c", "T", "floor", "until", "out", "held_until", "held_out", "from", "lanes", "low", "lo", "hi", "t"),
+    *("begin", "end", "ends", "ends_out", "lost", "start", "end_ms"),
+}
+
+
+def set_times(header: Entry, steps: Sequence[Step]) -> None:
+    """Map all times: the distance between two is kept, unless no sum of the specification can bridge it.
+
+    The specification compares times after it has added constants of the pool to them, all of them together at
+    most. So a distance that is longer may be any other that is longer, too: every comparison comes out the same.
+    """
+    slack, lead = header["failover_slack_ms"], header["max_clock_lead_ms"]
+    reach = max(header["ttl_ms"], header["outage_ms"]) + lead + slack
+    points = sorted({time for step in steps for time in _times(step)} | {0})
+    mapped = [0]
+    for before, after in itertools.pairwise(points):
+        mapped.append(mapped[-1] + min(after - before, reach + 1))
+    for step in steps:
+        for name in TIMES & step.keys():
+            value = step[name]
+            step[name] = (
+                [mapped[bisect_left(points, item)] for item in value]
+                if isinstance(value, list)
+                else mapped[bisect_left(points, value)]
+            )
+
+
+def _times(step: Step) -> list[int]:
+    times: list[int] = []
+    for name in TIMES & step.keys():
+        value = step[name]
+        times += value if isinstance(value, list) else [value]
+    return times

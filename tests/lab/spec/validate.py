@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.spec.log import Entry, read_log
-from tests.lab.spec.steps import SHARED_TOKEN, Steps, steps_of
-from tests.lab.spec.times import Step
+from tests.lab.spec.steps import SHARED_TOKEN, Step, Steps, steps_of
 from tests.lab.spec.tlc import HERE, Outcome, run
 
 # steps that one run of TLC checks at most

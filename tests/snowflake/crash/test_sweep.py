@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -226,46 +226,43 @@ def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
         os.umask(before)
 
 
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("spoil", "said"),
     [
-        ("shared", r"drwxr-x---, user \d+\) is not a directory that only user \d+ can use; .*chmod 700"),
-        ("symlink", "is not a directory"),
-        ("file", "is not a directory"),
-        ("no directory", "No such file or directory; make it writable"),
-        ("full", "No space left on device; free memory there .*--shm-size"),
-        ("hidden", "/proc does not show this process and its parent"),
+        (
+            lambda path, _: path.mkdir(0o750),
+            r"drwxr-x---, user \d+\) is not a directory that only user \d+ can use; .*chmod 700",
+        ),
+        (lambda path, _: path.symlink_to(path.parent), "is not a directory"),
+        (lambda path, _: path.touch(), "is not a directory"),
+        (
+            lambda path, patch: patch.setenv(record_files.VARIABLE, str(path / "a" / "b")),
+            "No such file or directory; make",
+        ),
+        (lambda _, patch: patch.setattr(os, "posix_fallocate", full), "No space left on device; free .*--shm-size"),
+        (
+            lambda _, patch: patch.setattr(record_files, "parent_name", lambda _: None),
+            "/proc does not show this process",
+        ),
     ],
+    ids=["shared", "symlink", "file", "no directory", "full", "hidden"],
 )
 def test_it_is_said_once_why_crash_records_are_off(
     server: RedisServer,
     records: Path,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    how: str,
+    spoil: Callable[[Path, pytest.MonkeyPatch], object],
     said: str,
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     assert check_crash_records().level == "ok"
     assert files_in(records) == []
     records.rmdir()
-    if how == "shared":
-        records.mkdir()
-        records.chmod(0o750)
-    elif how == "file":
-        records.touch()
-    elif how == "symlink":
-        (tmp_path / "elsewhere").mkdir(0o700)
-        records.symlink_to(tmp_path / "elsewhere")
-    elif how == "full":
-        monkeypatch.setattr(os, "posix_fallocate", full)
-    elif how == "hidden":
-        monkeypatch.setattr(record_files, "parent_name", lambda _: None)
-    else:
-        monkeypatch.setenv(record_files.VARIABLE, str(records / "a" / "b"))
+    spoil(records, monkeypatch)
     found = check_crash_records()
     assert (found.level, bool(re.search(said, found.text))) == ("warning", True)
     monkeypatch.setattr(record_files.RECORDS, "_warned", False)

@@ -179,19 +179,6 @@ def test_after_a_loss_while_clocks_were_ahead_newcomers_wait_a_floor_and_the_wor
     assert max(newcomer.lanes_ms) <= place.now_ms()
 
 
-def test_a_pool_that_was_created_while_clocks_were_ahead_is_open_once_they_are_right(place: Place) -> None:
-    place.elapse(HOURS_MS)
-    early = place.created().holder().claim()
-    place.elapse(-HOURS_MS)
-    newcomer = place.holder().claim(now=True)
-    assert newcomer.worker != early.worker
-    assert max(newcomer.lanes_ms) <= place.now_ms()
-    # nothing of the early one is granted again
-    place.elapse(TTL_MS + SKEW_MS + SLACK_MS)
-    assert {place.holder().claim(now=True).worker for _ in range(3)}.isdisjoint({early.worker})
-    assert isinstance(place.holder().ask_claim(), Behind)
-
-
 def test_a_caller_far_ahead_of_the_redis_clock_is_refused_when_it_notices_a_loss(place: Place) -> None:
     place.created()
     place.wipe()
