@@ -1,9 +1,11 @@
-"""Ids that JavaScript would round are strings in JSON."""
+"""Ids that JavaScript would round are strings in JSON, also as docs/how-to/javascript.md says for each layer."""
 
 import enum
 import json
 import math
+import re
 from collections import UserDict
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -11,8 +13,8 @@ import pytest
 
 from snowredis.errors import ConfigError
 from snowredis.integrations.json import MAX_SAFE_INTEGER, SnowflakeEncoder, dumps, flask_provider, stringify
-
-ID = 249734652741287937
+from tests.integrations.programs.json_layers import ID, LAYERS
+from tests.support.pages import PAGES
 
 
 class Point(NamedTuple):
@@ -118,3 +120,43 @@ def test_flask_answers_with_strings_and_keeps_its_own_types() -> None:
         given = {"id": ID, "small_id": 5, "n": 5, "uuid": UUID(int=1)}
         assert flask.jsonify(given).json == {"id": str(ID), "small_id": "5", "n": 5, "uuid": str(UUID(int=1))}
         assert flask.render_template_string("{{ ids|tojson }}", ids=[ID]) == f'["{ID}"]'
+
+
+# --- the layers of the page ---------------------------------------------------------------------------
+
+
+HERE = Path(__file__).parent
+# the rows that other tests run: those of Django need a project, with programs that test_django.py runs
+ELSEWHERE = {
+    "pydantic": "test_pydantic.py",
+    "FastAPI, with a model": "test_pydantic.py",
+    "Django's `JsonResponse` and `json_script`": "programs/django_project/shop/tests.py",
+    "Django Ninja": "programs/django_project/shop/tests.py",
+    "Django REST framework, drf-spectacular": "programs/django_rest.py",
+    "graphene-django, strawberry-django": "programs/django_graphql.py",
+}
+
+
+def rows() -> dict[str, str]:
+    """Return the first cell -> the second one of each row of the table."""
+    table = PAGES["docs/how-to/javascript.md"].read_text("utf-8").partition("| layer | what to write |")[2]
+    return dict(re.findall(r"^\| (.+?) \| (.+) \|$", table.partition("\n\n")[0], re.MULTILINE))
+
+
+def test_every_row_is_run() -> None:
+    assert set(rows()) == {*LAYERS, *ELSEWHERE}
+
+
+@pytest.mark.parametrize("layer", [*LAYERS, *ELSEWHERE])
+def test_what_a_row_says_is_what_is_run(layer: str) -> None:
+    source = (HERE / ELSEWHERE.get(layer, "programs/json_layers.py")).read_text("utf-8")
+    for code in re.findall(r"`([^`]+)`", rows()[layer]):
+        assert code.replace("\\|", "|") in source, code
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_javascript_reads_every_digit(layer: str) -> None:
+    # as JavaScript does, for which every number is a float
+    read = json.loads(LAYERS[layer](), parse_int=float)
+    assert read["id"] == str(ID)
+    assert [item["id"] for item in read.get("lines", ())] in ([str(ID)], [])

@@ -1,21 +1,24 @@
-"""The connections of generators and pools: closed with their owner; those of the application are left alone."""
+"""The connections of generators and pools: closed with their owner, and one time limit for a whole call."""
 
 import asyncio
 import contextlib
 import os
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
+from redis.exceptions import TimeoutError as TimedOut
 from redis.sentinel import Sentinel
 
 import snowredis
+from snowredis.servers.connections import CALL_LIMIT_S, limits, prepare, remaining_s, time_limit
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.support.holder import create
@@ -148,3 +151,55 @@ def test_after_a_silence_of_half_a_ttl_a_new_connection_is_used_that_may_lead_to
     assert later != first
     assert connection_at(now_ms + 3002) == later
     store.close()
+
+
+# --- one time limit for a whole call ------------------------------------------------------------------
+
+
+def test_of_nested_limits_the_nearest_counts_also_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    with time_limit(1.0):
+        with time_limit(CALL_LIMIT_S):
+            assert remaining_s() == 1.0
+        now_s += 1.5
+        with time_limit(CALL_LIMIT_S):
+            assert remaining_s() == -0.5
+    assert remaining_s() == float("inf")
+
+
+def test_a_limit_whose_end_was_interrupted_limits_no_later_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler raised before the with block began, and somebody keeps its error."""
+    now_s = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    interrupted = time_limit(1.0)
+    interrupted.__enter__()
+    now_s += 10
+    with time_limit(CALL_LIMIT_S):
+        assert remaining_s() == CALL_LIMIT_S
+    interrupted.__exit__(None, None, None)
+
+
+@pytest.fixture
+def dripping() -> Iterator[redis.Redis]:
+    """A client of a server whose replies come byte by byte, each byte long before the limit of a read."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                while connection.recv(65_536):
+                    for byte in b"+PONG\r\n":
+                        time.sleep(0.1)
+                        connection.sendall(bytes((byte,)))
+
+        threading.Thread(target=serve, daemon=True).start()
+        settings: dict[str, Any] = {"protocol": 2, "driver_info": None}
+        yield prepare(redis.Redis(port=listener.getsockname()[1], **settings, **limits()))
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_reply_that_comes_byte_by_byte_ends_with_the_call(dripping: redis.Redis) -> None:
+    assert dripping.ping()
+    with time_limit(0.3), pytest.raises(TimedOut):
+        dripping.ping()
