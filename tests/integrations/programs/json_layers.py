@@ -1,26 +1,28 @@
 """Lines of docs/how-to/javascript.md, layer by layer: each function returns the JSON of one id.
 
-Local classes: each function is read as one example, and the packages are loaded one by one.
+Local classes: each function is read as one example. The packages that are shown are loaded one by one.
 """
 
 import asyncio
 import json
 from typing import Any
 
+from snowredis import connect
+from snowredis.integrations.json import SnowflakeEncoder, dumps, flask_provider, stringify
+from snowredis.integrations.pydantic import JsonSnowflakeId
+from snowredis.integrations.sqlalchemy import SnowflakeId
+from snowredis.testing import memory_pool, use
+
 ID = 249734652741287937
 data = {"id": ID, "lines": [{"id": ID}]}
 
 
 def plain() -> str:
-    from snowredis.integrations.json import dumps
-
     return dumps(data)
 
 
 def stringified() -> str:
     import orjson
-
-    from snowredis.integrations.json import stringify
 
     return orjson.dumps(stringify(data)).decode()
 
@@ -28,8 +30,6 @@ def stringified() -> str:
 def without_a_model() -> str:
     from fastapi import FastAPI
     from starlette.responses import JSONResponse
-
-    from snowredis.integrations.json import stringify
 
     app = FastAPI()
 
@@ -46,8 +46,6 @@ def flask() -> str:
     import flask_restful
     import flask_restx
     from flask import Blueprint, Flask, jsonify, render_template_string
-
-    from snowredis.integrations.json import flask_provider
 
     app = Flask("orders")
     app.json = flask_provider(app)
@@ -66,11 +64,6 @@ def flask() -> str:
 def sqlmodel() -> str:
     from fastapi import FastAPI
     from sqlmodel import Field, Session, SQLModel, create_engine
-
-    from snowredis import connect
-    from snowredis.integrations.pydantic import JsonSnowflakeId
-    from snowredis.integrations.sqlalchemy import SnowflakeId
-    from snowredis.testing import memory_pool, use
 
     class Parent(SQLModel, table=True):
         id: JsonSnowflakeId | None = Field(default=None, primary_key=True, sa_type=SnowflakeId)
@@ -103,8 +96,6 @@ def sqlmodel() -> str:
 def msgspec() -> str:
     import msgspec
 
-    from snowredis.integrations.json import stringify
-
     class Order(msgspec.Struct):
         id: int
         lines: list[dict[str, int]]
@@ -136,8 +127,6 @@ def strawberry_sqlalchemy() -> str:
     import strawberry
     from strawberry_sqlalchemy_mapper import StrawberrySQLAlchemyMapper
 
-    from snowredis.integrations.sqlalchemy import SnowflakeId
-
     mapper = StrawberrySQLAlchemyMapper(extra_sqlalchemy_type_to_strawberry_type_map={SnowflakeId: strawberry.ID})
     model = _model()
     item = mapper.type(model)(type("Item", (), {}))
@@ -155,8 +144,6 @@ def strawberry_sqlalchemy() -> str:
 def structlog() -> str:
     import structlog
 
-    from snowredis.integrations.json import dumps
-
     return structlog.processors.JSONRenderer(serializer=dumps)(None, "info", dict(data))
 
 
@@ -165,16 +152,12 @@ def json_logger() -> str:
 
     from pythonjsonlogger.json import JsonFormatter
 
-    from snowredis.integrations.json import SnowflakeEncoder
-
     record = logging.makeLogRecord({"msg": "sold", **data})
     return JsonFormatter(json_encoder=SnowflakeEncoder).format(record)
 
 
 def _model() -> Any:
     from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-
-    from snowredis.integrations.sqlalchemy import SnowflakeId
 
     class Base(DeclarativeBase):
         pass
