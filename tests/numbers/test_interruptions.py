@@ -5,6 +5,7 @@ import os
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,8 +13,7 @@ import pytest
 from snowredis.numbers import DatedGenerator, SegmentGenerator, create_tag
 from snowredis.numbers.segments import open_generator
 from snowredis.testing import memory_pool
-from tests.lab.interrupts.points import NUMBERS, Points, stop_watching
-from tests.support.programs import run
+from tests.lab.interrupts.points import NUMBERS, ROOMS, Points, stop_watching
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -21,7 +21,9 @@ from tests.support.waiting import eventually
 MOST_BYTECODES = 4_000
 
 
-def interrupted(number: int, action: Callable[[], None], call: Callable[[], Any]) -> tuple[Any, bool]:
+def interrupted(
+    number: int, action: Callable[[], object], call: Callable[[], Any], rooms: tuple[str, ...] = NUMBERS
+) -> tuple[Any, bool]:
     """Return what *call* returns, with *action* where a signal handler may run first, from bytecode *number* on.
 
     Also whether there is such a place.
@@ -35,7 +37,7 @@ def interrupted(number: int, action: Callable[[], None], call: Callable[[], Any]
             action()
 
     # a place is never so far
-    points = Points(dict.fromkeys(range(number, number + 50), act), rooms=NUMBERS)
+    points = Points(dict.fromkeys(range(number, number + 50), act), rooms=rooms)
     with points:
         value = call()
     return value, acted
@@ -161,4 +163,18 @@ def test_a_call_that_a_fork_or_a_handler_interrupts_anywhere(
 
 
 def test_no_lock_stays_held_when_a_signal_handler_raises() -> None:
-    assert run("tests.numbers.programs.signals_that_raise") == "True [False]\n"
+    with open_generator(memory_pool(), tag="t") as ids, ThreadPoolExecutor(1) as other:
+
+        def is_free() -> bool:
+            acquired = ids._lock.acquire(blocking=False)
+            if acquired:
+                ids._lock.release()
+            return acquired
+
+        def interrupt(number: int) -> bool:
+            with contextlib.suppress(ZeroDivisionError):
+                return interrupted(number, lambda: 1 / 0, ids.resume, ROOMS + NUMBERS)[1]
+            assert other.submit(is_free).result(), number
+            return True
+
+        anywhere(1, interrupt)
