@@ -29,7 +29,6 @@ from snowredis.numbers.segments import open_generator
 from snowredis.numbers.settings import servers_of
 from snowredis.numbers.stores import tag_keys
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
-from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -211,13 +210,6 @@ def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server
     open_tag(own_server.url, ids.tag, 201)
     assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 201
     ids.close()
-
-
-def test_forks_get_numbers_of_their_own(server: RedisServer) -> None:
-    generator = created(server)
-    generator.close()
-    made = run("tests.numbers.programs.forks", server.url, generator.tag).split()
-    assert len(made) == len(set(made)) == 3 + 4 * 41
 
 
 def test_a_forked_child_has_a_tag_in_memory_even_if_another_thread_of_the_parent_used_it() -> None:
