@@ -111,12 +111,6 @@ def test_a_refusal_that_does_not_pass_delays_no_start(here: dict[str, Any], capl
     assert "60 s here" in line
 
 
-def test_an_unknown_setting_is_refused_at_the_call() -> None:
-    wrong: dict[str, Any] = {"poool": "orders"}
-    with pytest.raises(snowredis.ConfigError, match="Did you mean 'pool'"):
-        lifespan(memory_pool(), **wrong)
-
-
 def test_a_state_of_the_application_that_is_a_mapping_has_the_generator_too() -> None:
     # as Litestar's, which takes none from a lifespan
     app = SimpleNamespace(state={})

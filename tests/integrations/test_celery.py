@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.errors import ConfigError
 from tests.support.servers import RedisServer
 
 pytest.importorskip("celery")
@@ -132,11 +131,6 @@ def test_without_task_ids_the_app_is_left_as_it_is(unconfigured: None) -> None:
     integration.setup(app)
     assert "send_task" not in vars(app)
     assert effective_settings() == before
-
-
-def test_a_setting_that_does_not_exist_is_refused(unconfigured: None) -> None:
-    with pytest.raises(ConfigError, match="unknown setting 'pol'"):
-        integration.setup(Celery(set_as_current=False), pol="orders")  # type: ignore[call-arg]
 
 
 def test_a_task_is_not_sent_without_an_id(unconfigured: None) -> None:

@@ -14,6 +14,7 @@ import redis
 
 import snowredis
 from snowredis.errors import PREFIX
+from snowredis.integrations.asgi import lifespan
 from snowredis.kinds.lookup import parse_kind
 from snowredis.settings import POOL_DURATIONS, SETTINGS, CommonSettings, Setting, check, from_environment
 from snowredis.snowflake.protocol.pool_config import PoolConfig
@@ -38,7 +39,7 @@ def test_the_manual_of_connect_describes_every_setting_in_the_words_of_its_decla
     assert rare == described(name for name in SETTINGS if name not in COMMON), to_do
 
 
-@pytest.mark.parametrize("call", [snowredis.connect, snowredis.aconnect, snowredis.configure])
+@pytest.mark.parametrize("call", [snowredis.connect, snowredis.aconnect, snowredis.configure, lifespan])
 def test_an_unknown_setting_is_refused_at_the_call_with_the_nearest_one(call: Any) -> None:
     with pytest.raises(snowredis.ConfigError, match=r"unknown setting 'poool'\. Did you mean 'pool'\?"):
         call(poool="orders")
