@@ -1,12 +1,10 @@
 """Calls of snowredis' own clients to real servers: forks, silent nodes, and no imports or reads of files meanwhile."""
 
 import contextlib
-import os
-import signal
+import multiprocessing
 import socket
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -67,29 +65,17 @@ def test_no_module_is_imported_and_no_file_opened_from_claim_to_release(urls: di
 # --- forks -----------------------------------------------------------------------------------------
 
 
-def child_of(work: Callable[[], object]) -> int:
-    """Fork; return the pid of the child, which calls *work* and ends as the interpreter does, with all finalizers."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
+@contextlib.contextmanager
+def forked_child(work: Callable[[], object]) -> Iterator[None]:
+    """Fork a child that calls *work*; at the end of the block it has ended without an error."""
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
     try:
-        work()
-        code = 0
-    except BaseException:  # noqa: BLE001  (pytest's own ends here, too: the child must not go on with its tests)
-        traceback.print_exc()
+        yield
+        child.join(LIMIT_S)
+        assert child.exitcode == 0
     finally:
-        os._exit(code)
-
-
-def ended_well(pid: int) -> bool:
-    try:
-        code = eventually(lambda: (at := os.waitpid(pid, os.WNOHANG))[0] == pid and [at[1]], "the child", LIMIT_S)
-    except BaseException:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        raise
-    return bool(code == [0])
+        child.kill()
 
 
 def locks_of(thing: object, found: dict[int, Any], depth: int = 6) -> dict[int, Any]:
@@ -143,10 +129,9 @@ def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(urls: 
             clients._inherited.clear()
             del old
 
-        pid = child_of(work)
-        forked.set()
-        holding.join()
-        assert ended_well(pid)
+        with forked_child(work):
+            forked.set()
+            holding.join()
         # on the same connections
         assert store.stored("signature") == ""
 
@@ -170,9 +155,8 @@ def test_a_child_that_was_forked_while_the_slots_were_looked_for_gets_ids(slots:
                     ids.next_id()
                     return
 
-        pid = child_of(work)
-        renewing.join()
-        assert ended_well(pid)
+        with forked_child(work):
+            renewing.join()
 
 
 # --- silent servers --------------------------------------------------------------------------------
