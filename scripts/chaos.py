@@ -43,10 +43,7 @@ def show(plan: Plan, report: Report, verdict: Verdict, took_s: float) -> None:
     if report.skipped:
         print(f"       -  no faults of clocks: {report.skipped}")
     print(f"{report.fired.total():>8,}  faults of {len(report.fired)} kinds")
-    counters = ", ".join(f"{count:,} {name}" for name, count in report.counters.items())
-    print(f"worker ids: {counters}")
     print("processes:", ", ".join(f"{count:,} {kind}" for kind, count in report.children.most_common()))
-    print(f"replies dropped by the proxy: {report.swallowed:,} bytes")
     if report.hung:
         print("children that hung:", ", ".join(f"{count} {kind}" for kind, count in report.hung.items()))
     print(

@@ -1,11 +1,7 @@
-"""Modules that a program loads before its first id, and functions that a request passes: a reader pays for each."""
+"""Modules that a program loads before its first id: a reader pays for each."""
 
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from types import FrameType
 
-import snowredis
 from scripts._docs.loaded import code_lines, loaded_modules, path_of
 from snowredis.core.layout import Layout
 from snowredis.servers.scripts import PROLOGUE
@@ -19,8 +15,6 @@ from tests.support.servers import RedisServer
 # in them, without comments, docstrings and blank lines. A package's file without code is none. A change that needs more
 # says why
 MOST_FILES, MOST_CODE_LINES = 41, 5_250
-# most functions of snowredis on the way from a call to redis-py, and the files in which they are
-MOST_FRAMES = {"claim": (9, 7), "renew": (7, 7), "release": (8, 6)}
 # makes an id, renews and releases; prints what this loaded: modules in addition to those of redis-py, and scripts
 LIFE = """
 import sys
@@ -72,34 +66,3 @@ def test_a_process_that_makes_ids_loads_no_more_than_it_did() -> None:
     to_do = "import it when it is needed, or load less of something else"
     assert 20 < sum(map(bool, lines)) <= MOST_FILES, to_do
     assert 2_000 < sum(lines) <= MOST_CODE_LINES, to_do
-
-
-def way_to_redis(call: Callable[[], object]) -> tuple[int, int]:
-    """Return how many functions of snowredis are under way when *call* enters redis-py, and in how many files."""
-    package = str(Path(snowredis.__file__).parent)
-    stacks: list[list[str]] = []
-
-    def see(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_name == "evalsha":
-            outer, files = frame.f_back, []
-            while outer is not None:
-                files += [outer.f_code.co_filename] * outer.f_code.co_filename.startswith(package)
-                outer = outer.f_back
-            stacks.append(files)
-
-    sys.setprofile(see)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    longest = max(stacks, key=len)
-    return len(longest), len(set(longest))
-
-
-def test_a_request_passes_few_functions_and_files(server: RedisServer) -> None:
-    assert WorkerPool(server.url, "frames").create(PoolConfig(name="frames", layout=Layout()))
-    ids = snowredis.connect(server.url, pool="frames")
-    calls = {"claim": ids.claim, "renew": ids._beat, "release": ids.close}
-    ways = {name: way_to_redis(call) for name, call in calls.items()}
-    assert ways["release"] > (2, 2)
-    assert {name: way for name, way in ways.items() if any(map(int.__gt__, way, MOST_FRAMES[name]))} == {}

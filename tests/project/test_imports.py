@@ -233,22 +233,10 @@ def test_no_files_import_each_other_however_lazily() -> None:
     assert circle_in(arrows) == []
 
 
-@pytest.mark.parametrize("module", LIGHT)
-def test_what_may_never_use_redis_does_not_load_it(module: str) -> None:
-    paths = {module_name(path): path for path in MODULES}
-    loaded, found = {module}, [module]
-    while found:
-        name = found.pop()
-        path = paths[name]
-        for one in imports_of(path.read_text(), name, path.name == "__init__.py"):
-            parents = one.module.split(".")
-            packages = {".".join(parents[:size]) for size in range(1, len(parents) + 1)} & paths.keys()
-            found += [] if one.lazy else packages - loaded
-            loaded |= set() if one.lazy else packages
-    assert loaded & {*IMPORTS_REDIS} == set()
-
-
-def test_importing_snowredis_loads_nothing_heavy_and_starts_no_thread() -> None:
-    heavy = {"redis", "asyncio", "ctypes", "ssl", "subprocess", "multiprocessing", "fakeredis", "starlette"}
-    done = finished("-m", "tests.project.programs.loaded_modules", *heavy, forked=False)
+@pytest.mark.parametrize("module", ["snowredis", *LIGHT])
+def test_importing_what_may_never_use_redis_loads_nothing_heavy_and_starts_no_thread(module: str) -> None:
+    heavy = {"redis", "asyncio", "ssl", "multiprocessing", "fakeredis", "starlette"}
+    # for its own work
+    heavy |= {"ctypes", "subprocess"} if module == "snowredis" else set()
+    done = finished("-m", "tests.project.programs.loaded_modules", module, *heavy, forked=False)
     assert (done.stdout.split(), done.stderr) == ([], "")

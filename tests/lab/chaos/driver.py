@@ -13,7 +13,7 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.worker_pool import WorkerPool
 from tests.lab.chaos.faults import FAULTS, Begun, Fault, decks, phases
 from tests.lab.chaos.proxy import Proxy
-from tests.lab.chaos.report import MARGIN_S, Plan, PoolCounters, Report, ids_so_far, processes_of
+from tests.lab.chaos.report import MARGIN_S, Plan, Report, ids_so_far, processes_of
 from tests.lab.chaos.runs import IN_C, UNRECORDED, read_status
 from tests.lab.chaos.server import Server
 from tests.lab.chaos.shim import StepClock, build
@@ -26,8 +26,6 @@ START_S = 3.0
 END_S = 15.0
 POLL_S = 0.02
 MOST_WAITING = 8
-# a pool that is wiped takes its counters along, so they are read as often
-COUNT_S = 0.2
 
 
 class Fleet:
@@ -68,8 +66,6 @@ class Fleet:
         self._busy = {"redis": False, "proxy": False}
         # what is still to be done: when, what, and whether it can be done before
         self._later: list[tuple[float, Callable[[], None], Callable[[], bool]]] = []
-        self._counters = PoolCounters(self.server.client, self.keys[0], self.report.counters)
-        self._count_s = 0.0
         # what is promised: ttl + max_clock_lead + failover_slack; a new process starts meanwhile
         self._recovery_s = plan.ttl_s + 2 * self.skew_s + START_S
         if plan.durability == "none":
@@ -127,10 +123,8 @@ class Fleet:
             while self.plan.ids and ids_so_far(self._directory) < self.plan.ids and not self.report.problems:
                 self._pass(1.0)
             self.report.seconds = time.monotonic() - self._began_ns / 1e9
-            self._counters.read()
         finally:
             self._end()
-        self.report.swallowed = self.proxy.swallowed
         self.report.sum_up(self._directory)
         return self.report
 
@@ -183,10 +177,8 @@ class Fleet:
                     return
 
     def _begin(self, fault: Fault, slot: Slot) -> None:
-        if fault.target == "redis":
-            self._counters.read()
-            if self._rng.random() < 0.3:
-                self.server.keep_snapshot()
+        if fault.target == "redis" and self._rng.random() < 0.3:
+            self.server.keep_snapshot()
         begun = fault.begin(self, self._rng, slot)
         self.report.fired[fault.name] += 1
         excused = {"nobody": [], "target": [slot], "all": self.slots, "proxied": self.slots[1::2]}
@@ -221,9 +213,6 @@ class Fleet:
                 last_s = self._began_ns / 1e9 + slot.last_ms() / 1000
                 gap_s = time.monotonic() - max(last_s, slot.excused_s)
                 self.report.gap_s = max(self.report.gap_s, gap_s)
-            if now_s >= self._count_s and not self._busy["redis"]:
-                self._count_s = now_s + COUNT_S
-                self._counters.read()
             if now_s >= until_s:
                 return
             time.sleep(min(POLL_S, until_s - now_s))

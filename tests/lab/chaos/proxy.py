@@ -24,7 +24,6 @@ class Proxy:
         self._listening = threading.Event()
         self.port = 0
         # bytes that never reached a worker
-        self.swallowed = 0
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
 
     def start(self) -> None:
@@ -86,7 +85,6 @@ class Proxy:
             while data := await reader.read(65536):
                 if answers and (self._mode == "swallow" or writer in self._deaf):
                     self._deaf.add(writer)
-                    self.swallowed += len(data)
                     continue
                 while self._mode == "stall":  # noqa: ASYNC110 - set by another thread
                     await asyncio.sleep(0.01)

@@ -6,11 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import redis
-
 from tests.lab.chaos.runs import read_status
 
-COUNTERS = ("claims", "releases", "expired", "adopted", "lost", "alarms")
 # ids may be late by as much for no other reason than a busy machine
 MARGIN_S = 5.0
 
@@ -57,13 +54,11 @@ class Report:
     skipped: str = ""
     seconds: float = 0.0
     ids: int = 0
-    counters: Counter[str] = field(default_factory=Counter)
     children: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     recovery_s: float = 0.0
     recovery_limit_s: float = 0.0
     gap_s: float = 0.0
-    swallowed: int = 0
     hung: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
@@ -80,22 +75,6 @@ class Report:
             self.problems.append(f"{crash.name}: {crash.read_text()[-1500:]}")
         if self.gap_s > MARGIN_S:
             self.problems.append(f"a living worker had no ids for {self.gap_s:.1f} s, and no fault explains it")
-
-
-class PoolCounters:
-    """Sums of a pool's counters, which start from zero whenever the pool is wiped."""
-
-    def __init__(self, client: redis.Redis, key: str, into: Counter[str]) -> None:
-        self._client, self._key, self._into = client, key, into
-        self._before: dict[str, int] = {}
-
-    def read(self) -> None:
-        with contextlib.suppress(redis.RedisError):
-            values = self._client.hmget(self._key, COUNTERS)
-            for name, text in zip(COUNTERS, values, strict=True):
-                value, before = int(text or 0), self._before.get(name, 0)
-                self._into[name] += value - before if value >= before else value
-                self._before[name] = value
 
 
 def ids_so_far(directory: Path) -> int:

@@ -104,7 +104,6 @@ def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers_and_whois_
     assert 0 < found.answers["certain"] <= found.answers.total() > 900
     # a process that is killed between the two has written down what it did not count any more
     assert verdict.ids >= report.ids > 100_000
-    assert report.counters["claims"] >= 4
     assert set(report.children) > {"worker"}
     if report.skipped:
         pytest.skip(f"0 ids were repeated, but clocks could not be stepped: {report.skipped}")

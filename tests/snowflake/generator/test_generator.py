@@ -271,20 +271,13 @@ def test_a_long_tick_is_not_left_before_it_ends_and_steps_of_the_clock_are_seen_
 # --- sequences -------------------------------------------------------------------------------------
 
 
-def starts(ids: snowredis.SnowflakeGenerator, clock: ManualClock, ticks: int = 200) -> list[int]:
-    found = []
-    for _ in range(ticks):
-        clock.advance(1)
-        found.append(ids.decode(ids.next_id()).sequence)
-    return found
-
-
-def test_sequences_start_at_zero_on_a_test_clock_and_where_spreading_is_of_no_use(
-    pool: MemoryPool, clock: ManualClock
-) -> None:
-    assert set(starts(pool.connect(), clock)) == {0}
-    for layout in ("41/0/2/10/10;worker_last=1", "39/0/2/10/10;tick_ms=11"):
-        ids = pool.connect(sequence_start="spread", layout=layout, pool=layout[:2])
+def test_sequences_start_at_zero_on_a_test_clock_and_where_spreading_is_of_no_use(clock: ManualClock) -> None:
+    spread: list[dict[str, Any]] = [
+        {"sequence_start": "spread", "layout": layout}
+        for layout in ("41/0/2/10/10;worker_last=1", "39/0/2/10/10;tick_ms=11")
+    ]
+    for options in ({}, *spread):
+        ids = memory_pool(clock=clock).connect(**options)
         for _ in range(20):
             clock.advance(11)
             assert ids.decode(ids.next_id()).sequence == 0

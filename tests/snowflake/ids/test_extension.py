@@ -19,6 +19,7 @@ from snowredis.errors import ClockMovedBack
 from snowredis.process.fork import GUARD
 from snowredis.snowflake.ids import fast_path
 from snowredis.testing import ManualClock, memory_pool
+from tests.snowflake.ids.test_implementations import ClockThatShows
 from tests.support.programs import finished
 
 
@@ -57,24 +58,15 @@ def use_everything() -> None:
     other.close()
 
 
-class RaisingClock(ManualClock):
-    fails = False
-
-    def time_ns(self) -> int:
-        if self.fails:
-            raise ZeroDivisionError
-        return super().time_ns()
-
-
 def fail_in_the_clock() -> None:
-    clock = RaisingClock()
+    clock = ClockThatShows()
     ids = memory_pool(clock=clock).connect()
     ids.next_id()
-    clock.fails = True
+    clock.shown = OSError("no clock")
     for call in (ids.next_id, ids._id_now, lambda: ids._take_now(3), lambda: next(ids)):
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(OSError, match="no clock"):
             call()
-    clock.fails = False
+    clock.shown = None
     ids.close()
 
 

@@ -138,23 +138,26 @@ def test_a_sealed_path_in_python_gives_no_id(monkeypatch: pytest.MonkeyPatch, lo
     assert (path._id_now(), path._take_now(3)) == (0, [])
 
 
+class ClockThatShows(ManualClock):
+    """A clock that shows any time, or raises an error, instead of the right time."""
+
+    shown: int | OSError | None = None
+
+    def time_ns(self) -> int:
+        if isinstance(self.shown, OSError):
+            raise self.shown
+        return super().time_ns() if self.shown is None else self.shown
+
+
 def test_a_clock_that_fails_is_heard_of_and_loses_no_id() -> None:
-    class Failing(ManualClock):
-        broken = False
-
-        def time_ns(self) -> int:
-            if self.broken:
-                raise OSError("no clock")
-            return super().time_ns()
-
-    clock = Failing()
+    clock = ClockThatShows()
     ids = snowredis.connect(memory_pool(clock=clock), clock=clock)
     first = ids.next_id()
-    clock.broken = True
+    clock.shown = OSError("no clock")
     for call in (ids.next_id, ids.__next__, lambda: ids.next_ids(2), lambda: ids.fill(array("q", [0, 0]))):
         with pytest.raises(OSError, match="no clock"):
             call()
-    clock.broken = False
+    clock.shown = None
     assert ids.next_id() == first + 1
 
 
@@ -162,13 +165,7 @@ def test_a_clock_that_fails_is_heard_of_and_loses_no_id() -> None:
     "now_ns", [-(1 << 63), -8_300_000_000 * 10**9, -1, (1 << 63) - 1, 1 << 63, 1 << 80, -(1 << 80)]
 )
 def test_a_clock_of_any_time_makes_no_id_out_of_the_range(now_ns: int) -> None:
-    class Anywhere(ManualClock):
-        shown: int | None = None
-
-        def time_ns(self) -> int:
-            return super().time_ns() if self.shown is None else self.shown
-
-    clock = Anywhere()
+    clock = ClockThatShows()
     ids = snowredis.connect(memory_pool(clock=clock), clock=clock)
     first = ids.next_id()
     clock.shown = now_ns

@@ -22,6 +22,10 @@ class SimPool:
     def person(self, config: PoolConfig) -> AtTheServer:
         return AtTheServer(self.stage, self.stage.master, config)
 
+    def pass_ms(self, ms: int) -> None:
+        """Step the clock of the server; nothing else happens."""
+        self.stage.master.offset_us += ms * 1000
+
     def now_ms(self) -> int:
         return self.stage.master.now_us // 1000
 

@@ -159,28 +159,18 @@ MARGIN_MS = 100 + 290
 FLOOR_MS = 3_000 + MARGIN_MS
 
 
-class Pool(SimPool):
-    def __init__(self) -> None:
-        super().__init__(CONFIG)
-        self.stage.wait(10_000)
-
-    def pass_ms(self, ms: int) -> None:
-        self.stage.master.offset_us += ms * 1000
-
-    def stored_ms(self, field: str) -> int:
-        return int(self.stored[field])
-
-
 @pytest.fixture
-def pool() -> Pool:
-    return Pool()
+def pool() -> SimPool:
+    pool = SimPool(CONFIG)
+    pool.stage.wait(10_000)
+    return pool
 
 
 # the later of the two clocks counts: that of Redis may be behind, and set right later
 @pytest.mark.parametrize("behind_ms", [0, 1_000])
 @pytest.mark.parametrize("left_ms", [MARGIN_MS, MARGIN_MS + 1])
 def test_another_server_adopts_a_lease_whose_reservation_it_could_not_have_given_away(
-    pool: Pool, left_ms: int, behind_ms: int
+    pool: SimPool, left_ms: int, behind_ms: int
 ) -> None:
     holder = pool.holder().claim()
     pool.pass_ms(holder.until_ms - pool.now_ms() - left_ms)
@@ -204,7 +194,7 @@ def test_another_server_adopts_a_lease_whose_reservation_it_could_not_have_given
 
 @pytest.mark.parametrize("back_ms", [3_100, 3_101])
 def test_a_loss_that_was_noticed_further_ahead_than_lead_and_ttl_counts_as_noticed_now(
-    pool: Pool, back_ms: int
+    pool: SimPool, back_ms: int
 ) -> None:
     pool.pass_ms(3_600_000)
     pool.restart()
@@ -217,7 +207,7 @@ def test_a_loss_that_was_noticed_further_ahead_than_lead_and_ttl_counts_as_notic
 
 # the others are for people only
 @pytest.mark.parametrize("field", ["until_ms", "lease_end_ms", "lanes_ms", "outage_ms"])
-def test_a_record_with_a_time_that_tostring_would_not_write_whole_is_broken(pool: Pool, field: str) -> None:
+def test_a_record_with_a_time_that_tostring_would_not_write_whole_is_broken(pool: SimPool, field: str) -> None:
     one = pool.holder().claim()
     stored = pool.stored
     record = LeaseRecord.parse(stored["w:0"])
@@ -228,7 +218,7 @@ def test_a_record_with_a_time_that_tostring_would_not_write_whole_is_broken(pool
         one.ask_renew()
 
 
-def test_an_index_that_is_rebuilt_in_many_steps_counts_the_records_that_are_there(pool: Pool) -> None:
+def test_an_index_that_is_rebuilt_in_many_steps_counts_the_records_that_are_there(pool: SimPool) -> None:
     """A person removed a record; the index is lost again between two steps, in which others are served."""
     living, *_ = [pool.holder().claim() for _ in range(3)]
     server = pool.stage.master
@@ -243,4 +233,4 @@ def test_an_index_that_is_rebuilt_in_many_steps_counts_the_records_that_are_ther
             del server.data[pool_keys("p")[1]]
     assert asked > 4
     # two were left, and one is new
-    assert pool.stored_ms("records") == 3
+    assert pool.stored["records"] == "3"

@@ -87,16 +87,6 @@ def test_after_a_restart_from_a_snapshot_newcomers_start_where_durability_says(
     assert holder.ask_renew().adopted is False
 
 
-def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: RedisServer) -> None:
-    config = replace(CONFIG, durability="assured")
-    created(own_server, config)
-    holder = open_holder(own_server, config).claim()
-    own_server.client().flushall()
-    answer = open_holder(own_server, config).settling()
-    assert answer.floor_ms == answer.redis_ms + config.floor_ms
-    assert holder.ask_renew().adopted
-
-
 # --- constants of the pool -------------------------------------------------------------------------
 
 
