@@ -10,11 +10,10 @@ from scripts._docs.schema import schema_of
 from scripts._docs.tables import table
 from snowredis.core.as_json import to_json
 from snowredis.monitor.conditions import Condition, PlanAnswer, Status
-from snowredis.monitor.events import Event
+from snowredis.monitor.history import Event, Whois
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import PoolInfo
 from snowredis.monitor.pool_monitor import Reading
-from snowredis.monitor.whois import Whois
 from snowredis.snowflake.protocol.messages import WorkerStats
 from snowredis.snowflake.protocol.record import REASONS, EventKind
 

@@ -13,9 +13,8 @@ from scripts._docs.schema import schema_of
 from snowredis import __version__
 from snowredis.core.as_json import DecodedId
 from snowredis.core.text import FORMS
-from snowredis.monitor.events import Event
+from snowredis.monitor.history import Event, Whois
 from snowredis.monitor.pool_monitor import Reading
-from snowredis.monitor.whois import Whois
 from snowredis.web.messages import BINARY, JSON, MAX_COUNT, MAX_FILTER, MAX_ID_TEXT, MAX_WORKER_ID, PROBLEM_JSON, TEXT
 
 FILE = Path(__file__).parents[2] / "snowredis" / "web" / "static" / "openapi.json"

@@ -152,14 +152,14 @@ def forget_dead_processes(directory: Path) -> None:
 def _made(metric: Metric) -> Any:
     if metric.kind == "gauge":
         mode: Any = metric.merged
-        return Gauge(metric.family, metric.text, metric.labels, registry=None, multiprocess_mode=mode)
-    return Counter(metric.family, metric.text, metric.labels, registry=None)
+        return Gauge(metric.name, metric.text, metric.labels, registry=None, multiprocess_mode=mode)
+    return Counter(metric.name, metric.text, metric.labels, registry=None)
 
 
 def as_prometheus(metric: Metric, values: Mapping[tuple[str, ...], Any] = MappingProxyType({})) -> Exported:
     """Return a metric with its values by labels as prometheus_client has it."""
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    converted = kind(metric.family, metric.text, labels=metric.labels)
+    converted = kind(metric.name, metric.text, labels=metric.labels)
     for labels, value in values.items():
         converted.add_metric(labels, value)
     return converted

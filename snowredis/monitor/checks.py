@@ -110,9 +110,7 @@ def _eviction(info: dict[str, Any], _client: Any) -> Condition:
     if policy.startswith("allkeys-"):
         text = f"maxmemory-policy is {policy}: Redis deletes pools when memory runs short"
         advice = "CONFIG SET maxmemory-policy noeviction, or a volatile-* policy: the keys of a pool never expire"
-        if limit:
-            return critical(text, advice)
-        return warning(f"{text}; now no limit is set", advice)
+        return critical(text, advice) if limit else warning(f"{text}; now no limit is set", advice)
     if used_share > 0.9:
         return warning(
             f"{used_share:.0%} of maxmemory is used; when it is full, claims and renewals are refused",

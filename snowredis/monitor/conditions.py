@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from snowredis.core.as_json import Hidden, NowMs, TimeMs
 from snowredis.core.values import duration, time_text
 from snowredis.errors import REFUSED, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable, count
-from snowredis.monitor.events import reason_text
+from snowredis.monitor.history import reason_text
 from snowredis.monitor.lease import counted, greatest_holder, named, processes_of
 from snowredis.monitor.pool import SHOWN_MS, Snapshot
 from snowredis.snowflake.protocol.pool_config import pool_keys

@@ -55,14 +55,9 @@ class Metric:
         return "counter" if self.name.endswith("_total") else "gauge"
 
     @property
-    def family(self) -> str:
-        """Its name without the ``_total`` of counters, as prometheus_client takes it."""
-        return self.name.removesuffix("_total")
-
-    @property
     def otel(self) -> str:
         """Its name for OpenTelemetry, which shows the unit apart."""
-        return self.family.removesuffix("_seconds").replace("snowredis_", "snowredis.", 1)
+        return self.name.removesuffix("_total").removesuffix("_seconds").replace("snowredis_", "snowredis.", 1)
 
 
 def _metrics(prefix: str, labels: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> tuple[Metric, ...]:

@@ -13,13 +13,13 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from snowredis.core.as_json import Shown, in_json
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError, StoreUnavailable
-from snowredis.monitor import events
+from snowredis.monitor import history
 from snowredis.monitor.conditions import PlanAnswer, Status, answers, status_of, status_without
-from snowredis.monitor.events import Entry, Event, field_of, parse_all
+from snowredis.monitor.history import Entry, Event, Whois, field_of, find_makers, parse_all
 from snowredis.monitor.lease import Lease, parse_owner
 from snowredis.monitor.pool import SHOWN_MS, PoolInfo, Snapshot, stored_int
 from snowredis.monitor.pool_reader import PoolReader, list_pools
@@ -29,9 +29,6 @@ from snowredis.servers.scripts import text_of
 from snowredis.settings import SETTINGS, check, required_pool, url_to_read
 from snowredis.snowflake.protocol.messages import LossReason
 from snowredis.snowflake.protocol.record import EventKind
-
-if TYPE_CHECKING:
-    from snowredis.monitor.whois import Whois
 
 # pools that an error names
 _MAX_NAMED = 10
@@ -193,7 +190,7 @@ class PoolMonitor:
         return parse_all(self._entries(newest=newest, since=since))
 
     def _entries(self, **which: Any) -> list[Entry]:
-        return events.read_entries(self.client, self.name, **which)
+        return history.read_entries(self.client, self.name, **which)
 
     def whois(self, an_id: int) -> Whois:
         """Return which process of this pool made *an_id*, as far as it can be known.
@@ -208,9 +205,6 @@ class PoolMonitor:
 
     def whois_all(self, ids: Sequence[int]) -> list[Whois]:
         """Return which process made each distinct id, in order. Blocks and raises as whois(), once for all ids."""
-        # most programs never ask
-        from snowredis.monitor.whois import find_makers
-
         return find_makers(PoolReader(self.client, self.name), ids)
 
     def pools(self) -> list[str]:

@@ -142,11 +142,10 @@ class PoolReader:
     def _info(self, used: int) -> PoolInfo:
         texts, layout = self._texts, self._config.layout
         numbers = {field: self._number(field) for field in _POOL_NUMBERS}
-        try:
+        alarm: Alarm | None = None
+        # there is none, or a text that no script wrote
+        with contextlib.suppress(ValueError):
             alarm = Alarm.parse(texts["alarm"])
-        except ValueError:
-            # there is none, or a text that no script wrote
-            alarm = None
         refused = [line.partition("|") for line in texts["mismatch"].splitlines()]
         refused_at, owners = refused[0][0] if refused else "", [parse_owner(owner) for *_, owner in refused]
         return PoolInfo(
@@ -177,8 +176,14 @@ def _leases(found: Mapping[int, Lease | None]) -> list[Lease]:
 
 def list_pools(client: Any) -> list[str]:
     """Return the names of all pools in this Redis. Scans all its keys: too slow to be repeated often."""
-    names = set(names_of_keys(client, pool_keys("*")[0])) - {""}
-    return sorted(name for name in names if not _was_deleted(client, name))
+    found = []
+    for name in sorted(set(names_of_keys(client, pool_keys("*")[0])) - {""}):
+        # of a pool that was deleted only its end is known; another key has another type
+        with contextlib.suppress(PoolNotFound):
+            with contextlib.suppress(StoreUnavailable, LayoutMismatch):
+                PoolReader(client, name)
+            found.append(name)
+    return found
 
 
 def names_of_keys(client: Any, pattern: str) -> Iterator[str]:
@@ -187,13 +192,3 @@ def names_of_keys(client: Any, pattern: str) -> Iterator[str]:
     with translated(address(client)):
         for key in client.scan_iter(match=pattern, count=1000):
             yield text_of(key).removeprefix(before).removesuffix(after)
-
-
-def _was_deleted(client: Any, name: str) -> bool:
-    """Return true if the pool was deleted, and only its end is known; false for a key of another type."""
-    try:
-        with contextlib.suppress(StoreUnavailable, LayoutMismatch):
-            PoolReader(client, name)
-    except PoolNotFound:
-        return True
-    return False

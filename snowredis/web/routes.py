@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from snowredis.core.as_json import DecodedId, decoded
-from snowredis.monitor.events import Event
+from snowredis.monitor.history import Event
 from snowredis.monitor.metrics import SERVICE
 from snowredis.process.coroutines import in_thread
 from snowredis.web import messages

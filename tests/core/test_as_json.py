@@ -12,10 +12,9 @@ from snowredis.core.as_json import Hidden, IdNumber, NowMs, Shown, TimeMs, in_js
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import layouts
 from snowredis.monitor.conditions import Condition, Status
-from snowredis.monitor.events import Event
+from snowredis.monitor.history import Event, Whois
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool_monitor import Reading
-from snowredis.monitor.whois import Whois
 from snowredis.snowflake.protocol.record import EventKind
 
 _AT_MS = 1_795_230_981_059

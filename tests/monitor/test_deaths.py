@@ -11,7 +11,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.monitor import events
+from snowredis.monitor import history
 from snowredis.monitor.conditions import status_of
 from snowredis.monitor.lease import Lease
 from snowredis.snowflake.protocol.messages import Renewed
@@ -251,15 +251,15 @@ def test_many_expiries_are_written_in_steps_and_shown_once(
 
 
 def test_older_events_are_read_once_the_pool_counts_an_end(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, since_ms = events.read_entries, list[int]()
+    read, since_ms = history.read_entries, list[int]()
 
-    def noted(*args: Any, since: str, **which: Any) -> list[events.Entry]:
+    def noted(*args: Any, since: str, **which: Any) -> list[history.Entry]:
         since_ms.append(int(since))
         return read(*args, since=since, **which)
 
     seen, holder = scripted()
     lost = holder().claim()
-    monkeypatch.setattr(events, "read_entries", noted)
+    monkeypatch.setattr(history, "read_entries", noted)
     info = seen.snapshot().info
     assert (info.claims, since_ms) == (1, [info.now_ms])
     # as a process does that finds another one dead

@@ -8,10 +8,9 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import InvalidId
-from snowredis.monitor.events import Event
+from snowredis.monitor.history import Event, History, Whois, find_maker
 from snowredis.monitor.lease import Lease, Owner
 from snowredis.monitor.pool import PoolInfo
-from snowredis.monitor.whois import History, Whois, find_maker
 from snowredis.snowflake.protocol.messages import AlarmReason, LossReason, WorkerStats
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.record import EventKind, FloorReason

@@ -11,7 +11,7 @@ import snowredis
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound
 from snowredis.monitor.conditions import answers, status_of
 from snowredis.monitor.doctor import diagnose
-from snowredis.monitor.events import parse_event
+from snowredis.monitor.history import parse_event
 from snowredis.monitor.lease import lease_of
 from snowredis.snowflake.protocol.open import pool_config
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
@@ -87,7 +87,7 @@ def test_a_record_that_another_program_wrote_is_not_passed_over(scripted: Script
 def test_events_come_the_oldest_first_and_in_parts(
     server: RedisServer, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("snowredis.monitor.events.PAGE", 3)
+    monkeypatch.setattr("snowredis.monitor.history.PAGE", 3)
     for number in range(4):
         connect(server, pool, f"n{number}").close()
         with connect(server, pool, f"n{number}") as ids:

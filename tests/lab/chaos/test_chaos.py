@@ -18,8 +18,8 @@ import pytest
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError
+from snowredis.monitor.history import History, find_maker, read_history
 from snowredis.monitor.pool_reader import PoolReader
-from snowredis.monitor.whois import History, find_maker, read_history
 from snowredis.worker_pool import WorkerPool
 from tests.lab.chaos.checker import check
 from tests.lab.chaos.driver import POOL, Fleet
