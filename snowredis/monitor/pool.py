@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-from snowredis.core.as_json import Hidden, HiddenInt, NowMs, Shown, TimeMs, in_json
+from snowredis.core.as_json import Hidden, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import resolve_layout
 from snowredis.monitor.lease import Lease
@@ -32,7 +32,6 @@ class PoolInfo:
         floor_ms: no new worker starts before it; 0 if there never was a floor.
         floor_reason: why the floor was raised last, a code of FloorReason; empty if it never was.
         incarnation: changes whenever the floor is raised.
-        version: number of scripts that changed the pool.
         capacity, used, free, peak: worker ids in all, leased, available, and the most that were leased at once.
         claims, releases: worker ids that were claimed, and that were released.
         refused: claims that gave up, since all worker ids were leased.
@@ -58,7 +57,6 @@ class PoolInfo:
     free: int
     peak: int = 0
     incarnation: Hidden = ""
-    version: HiddenInt = 0
     claims: int = 0
     refused: int = 0
     releases: int = 0

@@ -26,7 +26,7 @@ _RECORD = re.compile(r"w:(0|[1-9]\d{0,6})", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
 _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "mismatch", "over")
-_POOL_NUMBERS = ("end", "start", "lost_at", "created", "swept", "is_new", "version", "peak", "records", *COUNTERS)
+_POOL_NUMBERS = ("end", "start", "lost_at", "created", "swept", "is_new", "peak", "records", *COUNTERS)
 
 
 class PoolReader:
@@ -166,7 +166,7 @@ class PoolReader:
             mismatch_by=", ".join(owner.text for owner in owners if owner.host),
             alarm_from_ms=alarm.from_ms if alarm else 0,
             alarm_until_ms=alarm.until_ms if alarm else 0,
-            **{name: numbers[name] for name in ("version", "peak", *COUNTERS)},
+            **{name: numbers[name] for name in ("peak", *COUNTERS)},
         )
 
 
