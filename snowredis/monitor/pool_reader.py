@@ -178,7 +178,7 @@ def list_pools(client: Any) -> list[str]:
     """Return the names of all pools in this Redis. Scans all its keys: too slow to be repeated often."""
     found = []
     for name in sorted(set(names_of_keys(client, pool_keys("*")[0])) - {""}):
-        # of a pool that was deleted only its end is known; another key has another type
+        # a pool that was deleted has only its end left; a key of another type is shown, so that doctor names it
         with contextlib.suppress(PoolNotFound):
             with contextlib.suppress(StoreUnavailable, LayoutMismatch):
                 PoolReader(client, name)
