@@ -33,6 +33,9 @@ from snowredis.snowflake.upkeep.slow_path import SlowPath
 if TYPE_CHECKING:
     from snowredis.core.description import IdDescription
 
+# ids of one step of the event loop: a list of them takes well under a millisecond
+CHUNK = 10_000
+
 
 class SnowflakeGenerator(FastPath):
     """Makes ids from one leased worker id; claims it at the first use, renews it in the background.
@@ -40,19 +43,6 @@ class SnowflakeGenerator(FastPath):
     Made by connect(). May be shared by threads, not by processes: a forked child claims its own worker id
     at its first next_id(). Cannot be pickled or copied.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_allocator",
-        "_config",
-        "_context",
-        "_generation",
-        "_lease_manager",
-        "_lifecycle",
-        "_lock",
-        "_random_bytes",
-        "_slow_path",
-    )
 
     # an attribute, because globals of this module may be gone when this is called
     _is_finalizing = staticmethod(sys.is_finalizing)
@@ -253,8 +243,22 @@ class SnowflakeGenerator(FastPath):
 
         Other coroutines run after each tick, and after 10,000 ids at the latest.
         """
-        self._check()
-        return await self._slow_path.anext_ids(count)
+        from snowredis.process.coroutines import sleep
+
+        count, guard = check_count(count), self._context.guard
+        while True:
+            generation = guard.generation
+            batch: list[int] = []
+            while len(batch) < count:
+                part = self._take_now(min(count - len(batch), CHUNK)) or [await self.anext_id()]
+                if batch and part[0] < batch[-1]:
+                    # the clock went back, or another coroutine made ids in a namespace that is behind
+                    batch.clear()
+                batch += part
+                if len(part) == CHUNK:
+                    await sleep(0)
+            if guard.is_still(generation):
+                return batch
 
     # --- lease -------------------------------------------------------------------------------------
 

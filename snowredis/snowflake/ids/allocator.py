@@ -30,7 +30,6 @@ from snowredis.core.lanes import (
 )
 from snowredis.errors import ClockMovedBack, LayoutError
 from snowredis.process.threads import NotAcquired, locked
-from snowredis.settings import check
 from snowredis.snowflake.ids.fast_path import FastPath
 from snowredis.snowflake.lease.context import Context
 from snowredis.snowflake.lease.held import HeldLease
@@ -116,7 +115,6 @@ class IdAllocator:
     """
 
     def __init__(self, context: Context, leases: LeaseManager, sequence_start: str) -> None:
-        check("sequence_start", sequence_start)
         layout = context.config.layout
         # with worker_last, the low bits are those of the worker
         short = layout.tick_ms <= MAX_SPREAD_TICK_MS and layout.sequence_bits < 32 and not layout.worker_last

@@ -229,15 +229,14 @@ class PoolView:
             return 0
         return self._context.now_ms() - round(self._context.clock.monotonic() * 1000 + self._redis_lead_ms)
 
-    def note_renewed(self) -> tuple[float, float]:
-        """Note that a reply granted something; return wall clock and monotonic clock, in s."""
-        now_s = self._context.clock.monotonic()
-        return self.note_taken((self._context.clock.time_ns() / 1e9, now_s))
+    def note_granted(self, clocks_s: tuple[float, float] | None = None) -> tuple[float, float]:
+        """Note that a reply granted something now; return wall clock and monotonic clock, in s.
 
-    def note_taken(self, clocks_s: tuple[float, float]) -> tuple[float, float]:
-        """Note that a lease was taken over, whose process had its last reply when the clocks showed *clocks_s*."""
-        self._clocks_s, self._boot_id = clocks_s, boot_id()
-        return clocks_s
+        Or that a lease was taken over, whose process had its last reply when the clocks showed *clocks_s*.
+        """
+        now_s = self._context.clock.monotonic()
+        self._clocks_s, self._boot_id = clocks_s or (self._context.clock.time_ns() / 1e9, now_s), boot_id()
+        return self._clocks_s
 
     @property
     def clocks_agree(self) -> bool:

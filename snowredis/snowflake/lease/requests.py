@@ -139,7 +139,7 @@ class LeaseManager:
         if not isinstance(reply, messages.Granted):
             self._context.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
-        clocks_s = self.view.note_renewed()
+        clocks_s = self.view.note_granted()
         fresh = HeldLease.granted(reply.terms, self.store.config, token, serial, generation)._replace(clocks_s=clocks_s)
         self.lost_worker = None
         is_held = self.slot.hold(fresh, messages.NO_STATS, fresh=True)
@@ -222,7 +222,7 @@ class LeaseManager:
             self._lose(held, f"{reply.reason.text}; claiming another")
             self.view.log_alarm(reply)
             return False
-        clocks_s = self.view.note_renewed()
+        clocks_s = self.view.note_granted()
         self._context.counts.renewals += 1
         self._context.counts.heartbeat_s += clocks_s[1] - sent_s
         self.slot.hold(held.renewed(reply.terms, self.store.config.layout)._replace(clocks_s=clocks_s), stats)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 
 from snowredis import errors
-from snowredis.core.lanes import SEALED
 from snowredis.process.log import log
 from snowredis.process.threads import locked
 from snowredis.snowflake.crash.record import Credentials
@@ -144,7 +143,7 @@ class LeaseLifecycle:
         record.note_outage_use(taken.outage_used_ms)
         if guard.forked_since(generation) or not slot.hold(taken, NO_STATS, fresh=True):
             return False
-        leases.view.note_taken(taken.clocks_s)
+        leases.view.note_granted(taken.clocks_s)
         leases.lost_worker = None
         text = "pool %s: Redis does not reply; took over worker id %d of a process with the same parent that has ended"
         log.warning(text, self._pool, taken.lease.worker)
@@ -265,12 +264,10 @@ class LeaseLifecycle:
     def resume(self) -> None:
         """Allow claims again: the next call that needs a lease claims one. Does not talk to Redis.
 
-        Blocks only while another thread releases the lease, if a handler has claimed one in the middle of this.
+        Blocks only while another thread releases the lease.
         """
         if self._leases.suspended:
-            self._leases.slot.make_void()
-            if self._generator._position[1] != SEALED:
-                self.renewals.seal_if_lost()
+            self._make_void()
             self._leases.suspended = False
 
     def _make_void(self) -> None:

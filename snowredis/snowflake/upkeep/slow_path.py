@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 from snowredis import errors
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
-from snowredis.core.values import check_count, time_text
+from snowredis.core.values import time_text
 from snowredis.process.clock import MAX_SLEEP_S, FrozenClockCheck, nap
 from snowredis.process.log import log
 from snowredis.snowflake.ids.allocator import IdAllocator, NoLease, Step
@@ -19,9 +19,6 @@ from snowredis.snowflake.lease.context import Context
 from snowredis.snowflake.lease.requests import LeaseManager
 from snowredis.snowflake.upkeep.lifecycle import LeaseLifecycle
 from snowredis.snowflake.upkeep.pace import FIRST_PAUSE_S, Asked, CallPause
-
-# ids of one step of the event loop: a list of them takes well under a millisecond
-CHUNK = 10_000
 
 
 class SlowPath:
@@ -113,35 +110,13 @@ class SlowPath:
                 self._clock.sleep(decision.seconds)
                 await sleep(0)
 
-    async def anext_ids(self, count: int) -> list[int]:
-        """Make *count* ids at once without blocking the event loop. See SnowflakeGenerator.anext_ids()."""
-        from snowredis.process.coroutines import sleep
-
-        count, path = check_count(count), self._context.weak_generator
-        while True:
-            generation = self._guard.generation
-            batch: list[int] = []
-            while len(batch) < count:
-                part = path._take_now(min(count - len(batch), CHUNK)) or [await self.anext_id()]
-                if batch and part[0] < batch[-1]:
-                    # the clock went back, or another coroutine made ids in a namespace that is behind
-                    batch.clear()
-                batch += part
-                if len(part) == CHUNK:
-                    await sleep(0)
-            if self._guard.is_still(generation):
-                return batch
-
     def _try_step(self) -> Step:
         """Take an id of the current tick or of a later one, or return what has to be done first. Never waits.
 
-        ``NoLease()`` is also returned where only next_id() can tell what to do: another thread holds the lock, or the
-        generator is closed.
+        ``NoLease()`` is also returned where only next_id() can tell what to do: another thread holds the lock.
         """
         self._guard.check()
         generation = self._guard.generation
-        if self._leases.closed or self._leases.suspended:
-            return 0, NoLease()
         an_id, decision = self._allocator.advance(only_claim=False, blocking=False)
         if isinstance(decision, Wait):
             self._context.clock_backs.note_wait(decision, self._allocator.ids_made)
