@@ -27,6 +27,7 @@ from snowredis.servers.connections import (
     SENTINEL_PORT,
     OwnCluster,
     client_on,
+    clients_in,
     close_connections,
     limits,
     prepare,
@@ -241,18 +242,13 @@ def fresh_copy(client: Any) -> Any:
 
 def _disarm(client: Any) -> None:
     """Let *client* be finalized, at the end of the process, without taking a lock of the parent process."""
+    for part in clients_in(client):
+        _disarm(part)
     if isinstance(client, RedisCluster):
         manager: Any = client.nodes_manager
         client._lock = manager._lock = threading.RLock()
-        for node in [*manager.nodes_cache.values(), *manager.startup_nodes.values()]:
-            if node.redis_connection is not None:
-                _disarm(node.redis_connection)
-        return
-    client.auto_close_connection_pool = False
-    pool = client.connection_pool
-    if isinstance(pool, SentinelConnectionPool):
-        for sentinel_client in pool.sentinel_manager.sentinels:
-            _disarm(sentinel_client)
+    else:
+        client.auto_close_connection_pool = False
 
 
 def close_client(client: Any) -> None:

@@ -118,19 +118,23 @@ def settings_of_pool(pool: Any, seconds: float = SOCKET_TIMEOUT_S) -> dict[str, 
     return settings | limits(seconds) | UNDECODED
 
 
+def clients_in(client: Any) -> list[Any]:
+    """Return the clients that a client of redis-py has: of the nodes of a Cluster, or of Sentinels."""
+    if manager := getattr(client, "nodes_manager", None):
+        nodes = (*manager.nodes_cache.values(), *manager.startup_nodes.values())
+        return [node.redis_connection for node in nodes if node.redis_connection is not None]
+    pool = getattr(client, "connection_pool", None)
+    return pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else []
+
+
 def close_connections(client: Any) -> None:
     """Close all connections of a redis-py client that prepare() returned, or of a RedisCluster. Never raises."""
-    manager = getattr(client, "nodes_manager", None)
-    nodes = [] if manager is None else [node.redis_connection for node in manager.nodes_cache.values()]
-    pool = getattr(client, "connection_pool", None)
-    sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else []
-    for part in (*nodes, *sentinels):
-        if part is not None:
-            close_connections(part)
+    for part in clients_in(client):
+        close_connections(part)
     with contextlib.suppress(exceptions.RedisError, OSError):
         client.close()
         # redis-py 5.0.0 closes no connection in close()
-        if pool is not None:
+        if pool := getattr(client, "connection_pool", None):
             pool.disconnect()
 
 

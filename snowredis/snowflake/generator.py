@@ -22,7 +22,7 @@ from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.snowflake.ids.allocator import IdAllocator
 from snowredis.snowflake.ids.fast_path import FastPath
-from snowredis.snowflake.lease.context import ClockBackLog, Context, Counts, RefusalLog, WeakGenerator
+from snowredis.snowflake.lease.context import CallLog, Context, Counts, WeakGenerator
 from snowredis.snowflake.lease.held import OwnLease
 from snowredis.snowflake.lease.requests import LeaseManager
 from snowredis.snowflake.protocol.messages import Store
@@ -72,8 +72,7 @@ class SnowflakeGenerator(FastPath):
             # an int as the seed: for bytes, Python 3.13 imports a module
             random=random.Random(int.from_bytes(random_bytes(8))),
             counts=counts,
-            clock_backs=ClockBackLog(store.config.name, counts),
-            refusals=RefusalLog(store.config.name, clock.monotonic, store.config.ttl_ms / 1000),
+            calls=CallLog(store.config.name, counts, clock.monotonic, store.config.ttl_ms / 1000),
         )
         leases = LeaseManager(store, context, label, random_bytes)
         self._allocator = IdAllocator(context, leases, sequence_start)

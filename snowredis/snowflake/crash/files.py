@@ -92,7 +92,7 @@ class RecordFiles:
         # addresses of memory of closed generators of this process. What a thread still writes there names another inode
         self.unused: list[int] = []
         # files of closed generators of this process that still record a lease
-        self.unreleased: deque[_RecordFile] = deque()
+        self.unreleased: deque[RecordFile] = deque()
         self._pid, self._warned = 0, False
 
     def new_record(self, store: Store) -> CrashRecord:
@@ -119,7 +119,7 @@ class RecordFiles:
                 off,
             )
             return NO_RECORD
-        file = _RecordFile(self, path, address, place.own.pid, page[:HEADER_BYTES].cast("Q"))
+        file = RecordFile(self, path, address, place.own.pid, page[:HEADER_BYTES].cast("Q"))
         ENDS.add(file)
         return CrashRecord(file, page, inode)
 
@@ -134,8 +134,8 @@ class RecordFiles:
 RECORDS = RecordFiles()
 
 
-class _RecordFile:
-    """The file of one crash record: a PageFile.
+class RecordFile:
+    """The file of one crash record.
 
     Args:
         pid: of the process in the file's name; a child that was forked since then must not write to it.
@@ -150,7 +150,7 @@ class _RecordFile:
 
     @property
     def is_writer(self) -> bool:
-        """Return whether this is the process that made the file."""
+        """Return whether this is the process that made the file, and not a child of it."""
         return self._pid == os.getpid()
 
     def note_end(self, end: End) -> None:
@@ -159,7 +159,7 @@ class _RecordFile:
             self._header[1] = end
 
     def touch(self) -> None:
-        """Set the time of the file now and then, for those who remove old ones."""
+        """Set the time of the file now and then, for those who remove old ones; called at each claim and heartbeat."""
         now_s = time.monotonic()
         if now_s - self._touched_s > TOUCH_S:
             self._touched_s = now_s
@@ -167,7 +167,12 @@ class _RecordFile:
                 os.utime(self._path)
 
     def close(self, *, records_lease: bool) -> None:
-        """Remove the file; keep one that records a lease, and remove the oldest of these if there are too many."""
+        """Remove the file, whose generator makes no more ids.
+
+        Args:
+            records_lease: a lease could not be released, or a claim has no reply. The file is kept for the processes
+                that release the lease after the end of this process; if there are too many, the oldest is removed.
+        """
         kept = self._files.unreleased
         if records_lease:
             kept.append(self)
@@ -334,9 +339,8 @@ def made_file(path: str) -> Iterator[int]:
     """Make a file with all of its memory; yield its descriptor, and remove it if the block fails. Raises OSError."""
     descriptor = _new_file(path)
     try:
-        if hasattr(os, "fchmod"):
-            # whatever the umask: another process is to read it. If one truncated it, this one would end by SIGBUS
-            os.fchmod(descriptor, 0o400)
+        # whatever the umask: another process is to read it. If one truncated it, this one would end by SIGBUS
+        os.fchmod(descriptor, 0o400)
         # otherwise the first write to a full file system would end this process by SIGBUS
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, PAGE_BYTES)

@@ -17,7 +17,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from snowredis.process.exit import End
 from snowredis.process.fork import GUARD
@@ -80,25 +80,6 @@ HEADER_BYTES = 24
 TEXT_BYTES = (PAGE_BYTES - HEADER_BYTES) // 2
 
 
-class PageFile(Protocol):
-    """File of a crash record."""
-
-    @property
-    def is_writer(self) -> bool:
-        """Return whether this process may write to the page: false in a child of the process that got it."""
-
-    def touch(self) -> None:
-        """Show that the page is still in use; called at each claim and heartbeat."""
-
-    def close(self, *, records_lease: bool) -> None:
-        """Remove the file: its generator makes no more ids.
-
-        Args:
-            records_lease: a lease could not be released, or a claim has no reply. The file is kept for the processes
-                that release the lease after the end of this process, unless room is needed.
-        """
-
-
 def read_page(page: bytes) -> Credentials | None:
     """Return the credentials in a copy of a record; None if it holds nothing.
 
@@ -115,14 +96,14 @@ class CrashRecord:
     calls forget(), after which a write raises an error, so that a child writes nothing.
 
     Args:
-        file: the page belongs to it; None: nothing is written.
+        file: a RecordFile of files.py, to which the page belongs; None: nothing is written.
         page: PAGE_BYTES of memory.
         inode: of the file.
     """
 
     __slots__ = ("_file", "_header", "_inode", "_page", "_side", "_texts")
 
-    def __init__(self, file: PageFile | None, page: memoryview, inode: str = "") -> None:
+    def __init__(self, file: Any, page: memoryview, inode: str = "") -> None:
         self._page, self._inode, self._side = page, inode, 0
         self._header = page[:HEADER_BYTES].cast("Q")
         self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -167,23 +168,24 @@ def sweep(store: messages.Store, access: RecordAccess, talk: Callable[..., int],
 
 def remove_unused(own: ProcessName) -> None:
     """Remove files of families that nobody asks for any more."""
-    families = _families()
-    for files, namespace in RANDOM.sample(families, min(len(families), MOST_CLEANED)):
-        known = namespace == own.namespace
-        for text, name in _named(files, namespace):
-            with contextlib.suppress(OSError):
-                if files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
-                    not known or (has_ended(name.process, own) and not _lasts(files, text))
-                ):
-                    files.remove(text)
+    for files, text, name in _records(MOST_CLEANED):
+        known = name.process.namespace == own.namespace
+        with contextlib.suppress(OSError):
+            if files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
+                not known or (has_ended(name.process, own) and not _lasts(files, text))
+            ):
+                files.remove(text)
 
 
-def _families() -> list[tuple[Directory, str]]:
-    """Return the directories of all families, with their namespaces of pids."""
+def _records(most: int) -> Iterator[tuple[Directory, str, FileName]]:
+    """Iterate over the crash records of *most* families at most: the directory, and the name as text and in parts."""
     with contextlib.suppress(RecordsOff, OSError):
         top = find_directory()
-        return [(Directory(os.path.join(top, each)), each.partition(".")[2]) for each in os.listdir(top)]
-    return []
+        families = os.listdir(top)
+        for family in RANDOM.sample(families, min(len(families), most)):
+            for files, text in _files(Directory(os.path.join(top, family))):
+                if name := FileName.parse(text, family.partition(".")[2]):
+                    yield files, text, name
 
 
 def _lasts(files: Directory, text: str) -> bool:
@@ -208,14 +210,6 @@ def _files(files: Directory) -> list[tuple[Directory, str]]:
     with contextlib.suppress(OSError):
         return [(files, text) for text in files.names()]
     return []
-
-
-def _named(files: Directory, namespace: str) -> Iterator[tuple[str, FileName]]:
-    """Iterate over the files of a family that are crash records, of processes in *namespace*."""
-    for _, text in _files(files):
-        name = FileName.parse(text, namespace)
-        if name is not None:
-            yield text, name
 
 
 def _dead(access: RecordAccess, found: list[tuple[Directory, str]]) -> Iterator[Found]:
@@ -340,8 +334,7 @@ def disown() -> None:
     own = own_name()
     if own is None:
         return
-    for files, namespace in _families():
-        for text, name in _named(files, namespace):
-            if has_ended(name.process, own):
-                with contextlib.suppress(OSError):
-                    files.remove(text)
+    for files, text, name in _records(sys.maxsize):
+        if has_ended(name.process, own):
+            with contextlib.suppress(OSError):
+                files.remove(text)

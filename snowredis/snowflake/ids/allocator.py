@@ -182,7 +182,7 @@ class IdAllocator:
         decision = self._choose(state, self._leases.held, self._opened_lease(), now_ms).decision
         if isinstance(decision, ClaimAnother):
             # unless that was refused when an id was asked for
-            return self._context.refusals.current(self.ids_made) != ClockMovedBack.__name__
+            return self._context.calls.refusal(self.ids_made) != ClockMovedBack.__name__
         return not isinstance(decision, RaiseClockBack)
 
     def _tick(self, position: Position) -> int:
@@ -221,7 +221,7 @@ class IdAllocator:
             return 0, NoLease()
         if isinstance(decision, LaneChange):
             # logged without the lock: a logging handler may be busy in a thread that waits for this lock
-            self._context.clock_backs.note(decision.behind_ms, "namespace", self.ids_made)
+            self._context.calls.clock_back(decision.behind_ms, "namespace", self.ids_made)
             return an_id, None
         return an_id, decision
 
@@ -327,7 +327,7 @@ class IdAllocator:
 
     def _decide_outage(self, state: State, lease: HeldLease, now_ms: float, until: int) -> Decision:
         """Decide for the outage lane of *lease*, whose ids are later than all before."""
-        begins, first = self._outage_begins(lease), self._outage_first(state, lease)
+        begins, first = self.outage_begins(lease), self._outage_first(state, lease)
         if first >= until:
             return RenewLease(first)
         lane = Lanes((first,), (first > begins,))
@@ -337,14 +337,14 @@ class IdAllocator:
             return Wait(decision.ms, clock_back=False)
         return decision
 
-    def _outage_begins(self, lease: HeldLease) -> int:
+    def outage_begins(self, lease: HeldLease) -> int:
         """Return the first tick of the outage lane of *lease* that this process may use."""
         return max(lease.lease.opens[-1], self._layout.first_tick_from(lease.outage_used_ms))
 
     def _outage_first(self, state: State, lease: HeldLease) -> int:
         """Return the first tick of the outage lane of *lease* that is unused, and later than all ids."""
         used = dict(state.outages).get(lease.serial, 0)
-        return max(self._outage_begins(lease), used, state.last + 1)
+        return max(self.outage_begins(lease), used, state.last + 1)
 
     def _publish(
         self, position: Position, before: State, held: HeldLease, choice: Choice, use_tick: UseTick, now_ns: int

@@ -223,12 +223,8 @@ def opening(ticks: TickRange, tick: int, last_tick: int, used: int, left: int) -
     return first_sequence(tick, ticks.spread >> 7 if is_busy else ticks.spread, ticks.salt)
 
 
-def _not_bound() -> int:
-    raise RuntimeError("next_id() was called before bind()")
-
-
-# next_id() of the process calls this: the method of its generator, or a function that makes a generator
-_bound: Callable[[], int] = _not_bound
+# next_id() of the process calls this, which bind() sets: the method of its generator, or a function that makes one
+_bound: Callable[[], int]
 
 
 def bind(generator: PureFastPath | None, unbound: Callable[[], int], /) -> None:

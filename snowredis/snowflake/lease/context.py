@@ -71,15 +71,23 @@ class Counts:
         self.wait_s[what] += wait_s
 
 
-class ClockBackLog:
-    """Counts and logs reactions to a clock that went back; consecutive waits or refusals only once."""
+class CallLog:
+    """Counts and logs why calls waited, and why they got no id.
 
-    def __init__(self, pool: str, counts: Counts) -> None:
-        self._pool, self._counts = pool, counts
+    Args:
+        monotonic: returns the seconds since some moment.
+        remembered_s: for how long an error is told to viewers: a process that is asked again raises it again.
+    """
+
+    def __init__(self, pool: str, counts: Counts, monotonic: Callable[[], float], remembered_s: float) -> None:
+        self._pool, self._counts, self._monotonic, self._remembered_s = pool, counts, monotonic, remembered_s
+        # the ids made at the last wait for the clock, or refusal
         self._noted = -1
+        # name of the last error, ids made until then, and when
+        self._last = ("", -1, 0.0)
 
-    def note(self, behind_ms: float, step: str, ids_made: int) -> None:
-        """Count and log the reaction *step*, one of CLOCK_BACK_STEPS.
+    def clock_back(self, behind_ms: float, step: str, ids_made: int) -> None:
+        """Count and log the reaction *step*, one of CLOCK_BACK_STEPS, to a clock that went back.
 
         A wait or a refusal counts once for the same number of *ids_made*: as long as no id was made since.
         """
@@ -92,36 +100,22 @@ class ClockBackLog:
         self._counts.clock_backs[step] += 1
         log.warning("pool %s: the clock went back by %d ms: %s", self._pool, behind_ms, CLOCK_BACK_STEPS[step])
 
-    def note_wait(self, wait: Wait, ids_made: int) -> None:
+    def wait(self, wait: Wait, ids_made: int) -> None:
         """Count a wait that is about to begin: for the clock, or for the next tick."""
         if wait.clock_back:
-            self.note(wait.ms, "wait", ids_made)
+            self.clock_back(wait.ms, "wait", ids_made)
         elif wait.ms:
             self._counts.waited("ceiling", wait.ms / 1000)
 
-
-class RefusalLog:
-    """Remembers why the last call got no id; logs what nothing else logs, once until an id is made again.
-
-    Args:
-        monotonic: returns the seconds since some moment.
-        remembered_s: for how long an error is told to viewers: a process that is asked again raises it again.
-    """
-
-    def __init__(self, pool: str, monotonic: Callable[[], float], remembered_s: float) -> None:
-        self._pool, self._monotonic, self._remembered_s = pool, monotonic, remembered_s
-        # name of the error, ids made until then, and when
-        self._last = ("", -1, 0.0)
-
-    def note(self, error: SnowredisError, ids_made: int) -> None:
-        """Note that a call raised *error*."""
+    def refused(self, error: SnowredisError, ids_made: int) -> None:
+        """Note that a call raised *error*; log what nothing else logs, once until an id is made again."""
         name, is_new = type(error).__name__, self._last[:2] != (type(error).__name__, ids_made)
         self._last = (name, ids_made, self._monotonic())
         if is_new and isinstance(error, ClockSkewed | LayoutMismatch | LayoutError):
             log.error("pool %s: no ids: %s", self._pool, error)
 
-    def current(self, ids_made: int) -> str:
-        """Return the name of the error if no id was made since; "" if there is none, or it is old."""
+    def refusal(self, ids_made: int) -> str:
+        """Return the name of the last error if no id was made since; "" if there is none, or it is old."""
         name, made, at_s = self._last
         return name if made == ids_made and self._monotonic() - at_s < self._remembered_s else ""
 
@@ -169,8 +163,7 @@ class Context(NamedTuple):
     rules: ClockRules
     random: random.Random
     counts: Counts
-    clock_backs: ClockBackLog
-    refusals: RefusalLog
+    calls: CallLog
 
     @property
     def longest_wait_ms(self) -> int:

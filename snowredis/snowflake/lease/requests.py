@@ -189,7 +189,7 @@ class LeaseManager:
         if held is None:
             return False
         # errors since a renewal without a reply are over with the reply
-        refused = "" if held.pending_renewal_id else self._context.refusals.current(stats.ids_made)
+        refused = "" if held.pending_renewal_id else self._context.calls.refusal(stats.ids_made)
         if not held.pending_renewal_id:
             held = held._replace(pending_renewal_id=self._fresh_name())
             self.slot.hold(held, stats)

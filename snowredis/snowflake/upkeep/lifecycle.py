@@ -151,9 +151,8 @@ class LeaseLifecycle:
 
     def _is_of_use(self, taken: HeldLease) -> bool:
         """Return whether the outage lane of *taken* is open soon: it may open a day later, and another be better."""
-        layout, lease = self._context.config.layout, taken.lease
-        soon = layout.tick_at(self._context.now_ms() + OUTAGE_MS) + 1
-        return max(lease.opens[-1], layout.first_tick_from(taken.outage_used_ms)) <= soon < lease.outage_until
+        soon = self._context.config.layout.tick_at(self._context.now_ms() + OUTAGE_MS) + 1
+        return self._allocator.outage_begins(taken) <= soon < taken.lease.outage_until
 
     def replace(self, behind_ms: int) -> None:
         """Claim a worker id whose lanes fit a clock that went back by *behind_ms*, then release the old one.
@@ -173,12 +172,12 @@ class LeaseLifecycle:
         except (errors.PoolExhausted, errors.ClockMovedBack, errors.StoreUnavailable) as error:
             cause = errors.as_cause(error)
         if claimed.settling_ms or cause is not None:
-            self._context.clock_backs.note(behind_ms, "refusal", self._allocator.ids_made)
+            self._context.calls.clock_back(behind_ms, "refusal", self._allocator.ids_made)
             refused = errors.ClockMovedBack(behind_ms, self._context.rules.policy)
             self.pace.failed(Asked.REPLACEMENT, refused, now_s)
             raise refused from cause
         if claimed.replaced is not None:
-            self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
+            self._context.calls.clock_back(behind_ms, "worker", self._allocator.ids_made)
 
     # --- the heartbeat -----------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ class SlowPath:
                 elif isinstance(decision, ClaimAnother):
                     self._lifecycle.replace(decision.behind_ms)
                 elif isinstance(decision, RaiseClockBack):
-                    self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
+                    self._context.calls.clock_back(decision.behind_ms, "refusal", self._allocator.ids_made)
                     raise errors.ClockMovedBack(decision.behind_ms, self._context.rules.policy)
                 else:
                     pause = pause or CallPause(self._clock.monotonic())
@@ -77,7 +77,7 @@ class SlowPath:
                         self._wait_for_opening(decision.ms)
                         self._check_clock(frozen_check, Wait(decision.ms, clock_back=False))
         except errors.SnowredisError as error:
-            self._context.refusals.note(error, self._allocator.ids_made)
+            self._context.calls.refused(error, self._allocator.ids_made)
             # the frames below say no more than the message
             raise error.with_traceback(None)  # noqa: B904 - the same error
 
@@ -119,7 +119,7 @@ class SlowPath:
         generation = self._guard.generation
         an_id, decision = self._allocator.advance(only_claim=False, blocking=False)
         if isinstance(decision, Wait):
-            self._context.clock_backs.note_wait(decision, self._allocator.ids_made)
+            self._context.calls.wait(decision, self._allocator.ids_made)
         # checked last: in a child that a signal handler forked just now, this id is its parent's
         if not self._guard.is_still(generation):
             return 0, NoLease()
@@ -137,7 +137,7 @@ class SlowPath:
             raise errors.ClockMovedBack(still_ms, self._context.rules.policy, stopped=True)
 
     def _wait(self, wait: Wait) -> None:
-        self._context.clock_backs.note_wait(wait, self._allocator.ids_made)
+        self._context.calls.wait(wait, self._allocator.ids_made)
         nap(self._clock, wait.seconds)
 
     def _ask_for_lease(self, pause: CallPause) -> None:

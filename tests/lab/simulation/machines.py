@@ -273,7 +273,7 @@ class SimDirectory(Directory):
 
 
 class _PageFile:
-    """The file of one crash record: a PageOwner."""
+    """The file of one crash record."""
 
     is_writer = True
 

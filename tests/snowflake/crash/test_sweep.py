@@ -198,7 +198,7 @@ def test_memory_is_used_again_and_once_only(server: RedisServer, pool: str) -> N
 
     def new() -> tuple[CrashRecord, int]:
         record = files.new_record(store)
-        assert isinstance(record._file, record_files._RecordFile)
+        assert isinstance(record._file, record_files.RecordFile)
         return record, record._file._addresses[0]
 
     first, address = new()
