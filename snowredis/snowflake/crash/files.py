@@ -47,8 +47,6 @@ MOST_UNRELEASED = 8
 TOUCH_S = 300.0
 # <sys/mman.h>, on Linux and macOS; Python's mmap has no name for it
 MAP_FIXED = 0x10
-# flag of PyMemoryView_FromMemory: the memory may be written to
-_PYBUF_WRITE = 0x200
 
 
 class FileName(NamedTuple):
@@ -89,8 +87,6 @@ class RecordFiles:
     """Makes the crash records of this process."""
 
     def __init__(self) -> None:
-        # addresses of memory of closed generators of this process. What a thread still writes there names another inode
-        self.unused: list[int] = []
         # files of closed generators of this process that still record a lease
         self.unreleased: deque[RecordFile] = deque()
         self._pid, self._warned = 0, False
@@ -103,12 +99,11 @@ class RecordFiles:
             place = find_place(make=True)
             if self._pid != place.own.pid:
                 # these are the parent's. The pid is set last: another thread of this child may read it meanwhile
-                self.unused, self.unreleased, self._pid = [], deque(), place.own.pid
+                self.unreleased, self._pid = deque(), place.own.pid
             path = os.path.join(place.family(store, place.parent), str(FileName(place.own, os.urandom(6).hex())))
             with made_file(path) as descriptor:
-                address = _map(descriptor, self._spare())
+                page = _mapped(descriptor)
             inode = _inode(path)
-            page = _view(address)
         except (RecordsOff, OSError) as error:
             off = error if isinstance(error, RecordsOff) else RecordsOff.failed(error)
             level, self._warned = logging.DEBUG if self._warned or not off.is_fault else logging.WARNING, True
@@ -119,16 +114,9 @@ class RecordFiles:
                 off,
             )
             return NO_RECORD
-        file = RecordFile(self, path, address, place.own.pid, page[:HEADER_BYTES].cast("Q"))
+        file = RecordFile(self, path, place.own.pid, page[:HEADER_BYTES].cast("Q"))
         ENDS.add(file)
         return CrashRecord(file, page, inode)
-
-    def _spare(self) -> int:
-        """Return the address of memory that can be used again; 0 if there is none."""
-        try:
-            return self.unused.pop()
-        except IndexError:
-            return 0
 
 
 RECORDS = RecordFiles()
@@ -142,10 +130,8 @@ class RecordFile:
         header: of the record: what it holds, and the end of the process.
     """
 
-    def __init__(self, files: RecordFiles, path: str, address: int, pid: int, header: memoryview) -> None:
+    def __init__(self, files: RecordFiles, path: str, pid: int, header: memoryview) -> None:
         self._files, self._path, self._pid, self._header = files, path, pid, header
-        # empty once the memory was handed on
-        self._addresses = [address]
         self._touched_s = time.monotonic()
 
     @property
@@ -182,19 +168,14 @@ class RecordFile:
             kept.popleft().remove()
 
     def remove(self) -> None:
-        """Remove the file; its addresses stay mapped, and are used again for another one."""
-        with contextlib.suppress(OSError, IndexError):
+        """Remove the file."""
+        with contextlib.suppress(OSError):
             try:
                 remove(self._path)
             except PermissionError:
                 # this process was another user's (setuid): the file stays, holds no lease, and is removed by a process
                 # of that user
                 self._header[0] = 0
-            # a signal handler may close a generator that is being closed: who takes the address hands the memory on
-            address = self._addresses.pop()
-            # the file system has its room back now, not when the address is used again
-            _map(-1, address)
-            self._files.unused.append(address)
 
 
 class Directory:
@@ -366,27 +347,18 @@ def _new_file(path: str) -> int:
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
-def _map(descriptor: int, address: int) -> int:
-    """Map a file into memory, or no file if *descriptor* is -1, and return the address: *address*, unless that is 0.
+def _mapped(descriptor: int) -> memoryview:
+    """Map a file into memory, until nothing refers to that any more. Raises OSError.
 
-    Python's own mmap would keep a descriptor of it.
+    Python's own mmap would keep a descriptor of the file. So it makes memory without one, which the file replaces.
     """
+    page = mmap.mmap(-1, PAGE_BYTES)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_longlong)
-    flags = mmap.MAP_SHARED if descriptor >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANON
-    flags |= MAP_FIXED if address else 0
-    mapped = libc.mmap(address, PAGE_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
-    if mapped in (None, ctypes.c_void_p(-1).value):
+    access, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED
+    if libc.mmap(address, PAGE_BYTES, access, flags, descriptor, 0) != address:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    return int(mapped)
-
-
-def _view(address: int) -> memoryview:
-    """Return the memory of a record, which is never unmapped."""
-    make = ctypes.pythonapi.PyMemoryView_FromMemory
-    make.restype = ctypes.py_object
-    make.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
-    view: memoryview = make(address, PAGE_BYTES, _PYBUF_WRITE)
-    return view
+    return memoryview(page)

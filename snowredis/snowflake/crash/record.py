@@ -101,10 +101,10 @@ class CrashRecord:
         inode: of the file.
     """
 
-    __slots__ = ("_file", "_header", "_inode", "_page", "_side", "_texts")
+    __slots__ = ("_file", "_header", "_inode", "_side", "_texts")
 
     def __init__(self, file: Any, page: memoryview, inode: str = "") -> None:
-        self._page, self._inode, self._side = page, inode, 0
+        self._inode, self._side = inode, 0
         self._header = page[:HEADER_BYTES].cast("Q")
         self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]
         # set last: a record that an interruption left half made gives nothing up

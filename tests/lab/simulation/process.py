@@ -346,9 +346,8 @@ class Process:
             (old.slot.record, NO_RECORD),
         ]
         memo = {id(thing): replacement for thing, replacement in instead}
-        for slot in SnowflakeGenerator.__slots__:
-            if slot != "__weakref__":
-                setattr(copied, slot, copy.deepcopy(getattr(self.generator, slot), memo))
+        for name, value in vars(self.generator).items():
+            setattr(copied, name, copy.deepcopy(value, memo))
         child.lease_manager = copied._lease_manager  # type: ignore[assignment]
         ticks, last_id, _ = self.generator._position
         ticks = ticks._replace(first_id=last_id, is_reset=child.guard.is_reset, clock=child.clock)

@@ -193,23 +193,22 @@ def test_an_outage_leaves_few_files_of_closed_generators(
     assert not left[1] & left[3]
 
 
-def test_memory_is_used_again_and_once_only(server: RedisServer, pool: str) -> None:
-    store, files = RedisStore(server.url, config_of(pool)), record_files.RecordFiles()
+def test_memory_stays_as_long_as_a_thread_may_write_to_it(server: RedisServer, pool: str, records: Path) -> None:
+    def mapped() -> int:
+        return Path("/proc/self/maps").read_text().count(str(records))
 
-    def new() -> tuple[CrashRecord, int]:
-        record = files.new_record(store)
-        assert isinstance(record._file, record_files.RecordFile)
-        return record, record._file._addresses[0]
-
-    first, address = new()
-    first.write(Credentials("5a" * 16, owner="{}"))
-    first.clear()
+    record = record_files.RecordFiles().new_record(RedisStore(server.url, config_of(pool)))
+    record.write(Credentials("5a" * 16, owner="{}"))
+    record.clear()
+    texts = record._texts
     # as when a signal handler closes a generator that is being closed
-    first.give_up()
-    first.give_up()
-    (again, same), (_, other) = new(), new()
-    assert again.read() is None
-    assert same == address != other
+    record.give_up()
+    record.give_up()
+    del record
+    texts[0][:1] = b"{"
+    assert (mapped(), files_in(records)) == (1, [])
+    del texts
+    assert mapped() == 0
 
 
 def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
