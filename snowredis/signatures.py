@@ -15,7 +15,7 @@ _TWELFTHS = ("max_clock_lead_ms", "failover_slack_ms")
 
 def settings_of(signature: str) -> dict[str, str]:
     """Return the settings in a pool's signature by name, in the units of connect()."""
-    fields = _fields(signature)
+    fields = fields_of(signature)
     ttl_ms = fields.get("ttl_ms", "")
     twelfth = str(int(ttl_ms) // 12) if ttl_ms.isdecimal() else None
     settings = {}
@@ -90,11 +90,11 @@ def _after(stored: str, given: str) -> str:
     """Return how a pool with another layout can start at the name of a deleted one: with ids above all of that one."""
     text = "The pool was deleted, but ids of this layout would not all be above those that the pool could make. "
     try:
-        fields = _fields(stored)
+        fields = fields_of(stored)
         bits, below, tick_ms, epoch_ms = _shape(fields["layout"])
         # as lowest_id() of pool.lua
         highest = min(2**bits, -(-(int(fields["end"]) - epoch_ms) // tick_ms)) << below
-        bits, below, tick_ms, epoch_ms = _shape(_fields(given)["layout"])
+        bits, below, tick_ms, epoch_ms = _shape(fields_of(given)["layout"])
         tick = -(-highest >> below)
         earlier_ms = int(fields["start"]) - tick * tick_ms
     except (ValueError, KeyError):
@@ -114,7 +114,8 @@ def _shape(layout: str) -> tuple[int, int, int, int]:
     return int(bits), below, int(values["tick_ms"]), int(values["epoch_ms"])
 
 
-def _fields(signature: str) -> dict[str, str]:
+def fields_of(signature: str) -> dict[str, str]:
+    """Split a signature into its parts by name."""
     return dict(field.partition("=")[::2] for field in signature.split())
 
 

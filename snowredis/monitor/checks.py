@@ -18,8 +18,8 @@ from snowredis.monitor.pool import stored_int
 from snowredis.servers.clients import address
 from snowredis.servers.runner import server_now_ms, translated
 from snowredis.servers.scripts import WHY_UNIDENTIFIED, read_lua, text_of
+from snowredis.signatures import fields_of
 from snowredis.snowflake.crash.files import OFF, VARIABLE, RecordsOff, find_place, made_file, remove
-from snowredis.snowflake.protocol.pool_config import signature_fields
 
 # results of each level, from a text and an advice; ok: all is well, unknown: the check was not possible
 ok, unknown, warning, critical = (partial(Condition, level) for level in LEVELS)
@@ -172,7 +172,7 @@ def _clock(client: Any, key: str) -> Condition:
         redis_ms = server_now_ms(client, key)
         # Redis read its clock about halfway
         offset_ms = (before_ms + time.time_ns() / 1e6) / 2 - redis_ms
-        stored = signature_fields(text_of(client.hget(key, "signature") or b""))
+        stored = fields_of(text_of(client.hget(key, "signature") or b""))
     lead_ms = stored_int(stored.get("max_clock_lead_ms", "")) or 2_500
     text = f"this host's clock is {offset_ms:+.0f} ms against Redis'"
     if offset_ms > lead_ms:

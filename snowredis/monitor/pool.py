@@ -12,7 +12,8 @@ from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.presets import resolve_layout
 from snowredis.monitor.lease import Lease
 from snowredis.settings import POOL_DURATIONS
-from snowredis.snowflake.protocol.pool_config import PoolConfig, default_outage_reserve_ms, signature_fields
+from snowredis.signatures import fields_of
+from snowredis.snowflake.protocol.pool_config import PoolConfig, default_outage_reserve_ms
 
 # fields of PoolInfo that count events
 COUNTERS = ("claims", "refused", "releases", "expired", "died", "returned", "lost", "adopted", "alarms", "mismatches")
@@ -79,7 +80,7 @@ class PoolInfo:
     @in_json
     def settings(self) -> dict[str, str]:
         """The constants by name, as the pool stores them: layout, datacenter, ttl_ms, …"""
-        return signature_fields(self.config.signature)
+        return fields_of(self.config.signature)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -215,6 +216,6 @@ _NUMBERS = ("datacenter", "ttl_ms", "max_clock_lead_ms", "failover_slack_ms", "o
 @functools.lru_cache(maxsize=100)
 def config_in(signature: str, name: str) -> PoolConfig:
     """Return the constants in the *signature* of a pool. Raises KeyError, ValueError if no script stored it."""
-    stored = signature_fields(signature)
+    stored = fields_of(signature)
     numbers = {number: int(stored[number]) for number in _NUMBERS}
     return PoolConfig(name=name, layout=resolve_layout(stored["layout"]), durability=stored["durability"], **numbers)

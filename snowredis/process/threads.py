@@ -18,7 +18,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType, TracebackType
+from traceback import walk_tb
+from types import CodeType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -170,14 +171,14 @@ def is_interruption(error: BaseException) -> bool:
     """Return whether a signal handler, or another thread by PyThreadState_SetAsyncExc(), raised *error* here."""
     if passed_handler(error):
         return True
-    raised_in = [frame.f_globals.get("__name__", "") for frame in _frames(error.__traceback__)][-1:]
+    raised_in = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)][-1:]
     # a class that the code where it was raised does not know
     return not _is_own(type(error).__module__) and all(map(_is_own, raised_in))
 
 
 def passed_handler(error: BaseException) -> bool:
     """Return whether a signal handler raised *error*: one of the functions that it passed is one."""
-    codes = {frame.f_code for frame in _frames(error.__traceback__)}
+    codes = {frame.f_code for frame, _ in walk_tb(error.__traceback__)}
     return any(code in codes for code in _codes_of_handlers())
 
 
@@ -193,14 +194,6 @@ def _codes_of_handlers() -> Iterator[CodeType]:
         code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
         if code is not None:
             yield code
-
-
-def _frames(traceback: TracebackType | None) -> list[FrameType]:
-    frames = []
-    while traceback is not None:
-        frames.append(traceback.tb_frame)
-        traceback = traceback.tb_next
-    return frames
 
 
 def _is_own(module: str) -> bool:

@@ -147,11 +147,9 @@ class OwnClient(NamedTuple):
     @property
     def failover_slack_ms(self) -> int:
         """Time for which a deposed master may go on answering there."""
-        if is_cluster(self.client):
-            # asked for its pool, it would connect
-            return FAILOVER_SLACK_MS
-        pool = getattr(self.client, "connection_pool", None)
-        return FAILOVER_SLACK_MS if isinstance(pool, SentinelConnectionPool) else 0
+        # asked for its pool, a client of a Cluster would connect
+        pool = None if is_cluster(self.client) else getattr(self.client, "connection_pool", None)
+        return FAILOVER_SLACK_MS if is_cluster(self.client) or isinstance(pool, SentinelConnectionPool) else 0
 
     @property
     def locator(self) -> str:

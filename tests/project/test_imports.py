@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "embedded": {"errors", "process.fork", "process.log"},
     "core": {"errors"},
     "servers": {"errors", "settings", "process", "embedded"},
-    "snowflake": {"errors", "settings", "core", "process", "servers"},
+    "snowflake": {"errors", "signatures", "settings", "core", "process", "servers"},
     "connection": {"errors", "settings", "core", "process", "snowflake"},
     "kinds": {"errors", "settings", "core", "process", "snowflake", "connection"},
     "numbers": {"errors", "signatures", "settings", "core", "process", "servers", "snowflake", "kinds"},

@@ -233,10 +233,10 @@ class IdAllocator:
         Returns:
             whether ids can be made there.
         """
-        layout, state, now_ns = self._layout, self._state(self._generator._position), self._clock.time_ns()
+        layout, state = self._layout, self._state(self._generator._position)
+        now_ns, now_ms = self._read_clock()
         later = layout.tick_at(now_ns // 1_000_000 + for_ms)
         until = min(max(later, self._outage_first(state, lease)) + 1, lease.lease.outage_until)
-        now_ms = (now_ns - layout.epoch_ms * 1_000_000) // 1000 / 1000
         decision = self._decide_outage(state, lease, now_ms, until)
         is_usable = isinstance(decision, UseTick | Wait | RaiseClockBack)
         if is_usable:

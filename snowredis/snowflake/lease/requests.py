@@ -18,8 +18,7 @@ from snowredis.process.names import PROCESS, owner_text, process_mark, random_na
 from snowredis.process.threads import is_interruption
 from snowredis.snowflake.crash.record import NO_RECORD, Credentials
 from snowredis.snowflake.crash.sweep import DeadProcesses, release_dead
-from snowredis.snowflake.lease.context import Context, PoolView
-from snowredis.snowflake.lease.conversation import Conversation
+from snowredis.snowflake.lease.context import Context, Conversation, PoolView
 from snowredis.snowflake.lease.held import Claimed, HeldLease, LeaseSlot
 from snowredis.snowflake.protocol import messages
 

@@ -17,8 +17,9 @@ from snowredis.process.log import log
 from snowredis.servers.failover import Acknowledged, on_one_connection, save_snapshot
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import flag
-from snowredis.snowflake.protocol.messages import Absent, ClaimRequest, CreateRequest, Reply, Request, Seen
-from snowredis.snowflake.protocol.pool_config import is_deleted, signature_fields
+from snowredis.signatures import fields_of
+from snowredis.snowflake.protocol.messages import Absent, CreateRequest, Reply, Request, Seen
+from snowredis.snowflake.protocol.pool_config import is_deleted
 from snowredis.snowflake.protocol.redis_store import REQUESTS, RedisStore, ScriptStore
 
 _Reply = TypeVar("_Reply", bound=Reply)
@@ -173,7 +174,7 @@ class ShardStore(PoolAdministration):
         if self._is_known:
             return
         signature = self.stored("signature")
-        number = signature_fields(signature).get("datacenter", "")
+        number = fields_of(signature).get("datacenter", "")
         if not number.isdecimal():
             name = self.config.name
             raise StoreUnavailable(
@@ -188,8 +189,3 @@ class ShardStore(PoolAdministration):
         self.config = replace(self.config, datacenter=int(number))
         self.signature = self.config.signature
         self._is_known = True
-
-    def ask(self, request: Request) -> Any:
-        if isinstance(request, ClaimRequest):
-            self.prepare()
-        return super().ask(request)

@@ -146,11 +146,6 @@ def default_outage_reserve_ms(layout: Layout, ttl_ms: int) -> int:
     return DEFAULT_OUTAGE_RESERVE_MS if layout.backup_bits >= 2 and ttl_ms < DEFAULT_OUTAGE_RESERVE_MS else 0
 
 
-def signature_fields(signature: str) -> dict[str, str]:
-    """Split a signature into its parts by name."""
-    return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
-
-
 def pool_keys(pool: str) -> tuple[str, str, str]:
     """Return the keys of a pool: hash, index and events, with one hash tag: they are in one Cluster slot."""
     key = f"snowredis:{{{pool}}}"

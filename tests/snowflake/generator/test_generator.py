@@ -22,7 +22,7 @@ from snowredis.process.clock import SystemClock
 from snowredis.process.fork import ForkGuard
 from snowredis.settings import SETTINGS
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.snowflake.lease import conversation
+from snowredis.snowflake.lease import context
 from snowredis.snowflake.lease.held import HeldLease, LeaseSlot
 from snowredis.snowflake.protocol.memory_store import MemoryStore
 from snowredis.snowflake.protocol.messages import ClaimRequest, Reply, Request, WorkerStats
@@ -597,7 +597,7 @@ def test_a_step_makes_no_id_once_the_process_may_make_none(
 def test_close_says_which_worker_id_it_could_not_release_beside_a_thread_that_waits_for_redis(
     pool: MemoryPool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(conversation, "LOCK_LIMIT_S", 0.05)
+    monkeypatch.setattr(context, "LOCK_LIMIT_S", 0.05)
     ids, waits, replied = snowredis.connect(pool), threading.Event(), threading.Event()
     ids.claim()
 

@@ -17,9 +17,10 @@ from snowredis.core.lanes import SEALED, ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockSkewed, GeneratorClosed, StoreUnavailable
 from snowredis.process.fork import ForkGuard
+from snowredis.snowflake.crash.record import CrashRecord
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.protocol.memory_store import MemoryStore
-from snowredis.snowflake.protocol.messages import ClaimRequest, ReleaseRequest, RenewRequest, Request, Store
+from snowredis.snowflake.protocol.messages import NO_TERMS, ClaimRequest, ReleaseRequest, RenewRequest, Request, Store
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.testing import ManualClock, MemoryPool
 from snowredis.worker_pool import WorkerPool
@@ -77,22 +78,26 @@ def test_a_claim_that_was_not_answered_is_not_repeated_after_a_suspension(when: 
     assert [request.token in before for request in store.claims] == [False]
 
 
-def test_a_claim_that_is_answered_after_a_suspension_is_void(clock: ManualClock) -> None:
+@pytest.mark.parametrize(("where", "name"), [(Unanswered, "ask"), (CrashRecord, "write")], ids=["asked", "recorded"])
+def test_a_claim_during_which_it_was_suspended_is_void_and_released(
+    where: type, name: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Unanswered(PoolConfig(name="late"), clock.server_time_ms)
     ids = generator_on(store, clock)
-    ask = store.ask
+    method = getattr(where, name)
 
-    def suspended_meanwhile(request: Any) -> Any:
-        answer = ask(request)
-        if isinstance(request, ClaimRequest):
+    def suspended_meanwhile(self: Any, argument: Any) -> Any:
+        result = method(self, argument)
+        if isinstance(argument, ClaimRequest) or getattr(argument, "terms", NO_TERMS) != NO_TERMS:
             ids.suspend()
             ids.resume()
-        return answer
+        return result
 
-    store.ask = suspended_meanwhile  # type: ignore[method-assign]
-    answered_late = ids._lifecycle.claim()
+    with monkeypatch.context() as patched:
+        patched.setattr(where, name, suspended_meanwhile)
+        answered_late = ids._lifecycle.claim()
     assert (answered_late.replaced, ids.lease) == (None, None)
-    store.ask = ask  # type: ignore[method-assign]
+    assert [request.token for request in store.releases] == [request.token for request in store.claims]
     assert ids.next_id() > 0
     assert len({request.token for request in store.claims}) == 2
 

@@ -23,7 +23,7 @@ from snowredis.process.exit import EXIT, ExitHook
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.ids import pure_path
-from snowredis.snowflake.lease.conversation import Conversation
+from snowredis.snowflake.lease.context import Conversation
 from snowredis.snowflake.protocol.messages import ClaimRequest, ReleaseRequest, Request
 from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.upkeep.heartbeat import Heartbeat, HeartbeatThread

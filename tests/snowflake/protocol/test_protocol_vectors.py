@@ -11,9 +11,10 @@ import redis
 from scripts import js_client
 from snowredis.core.lanes import ClockRules, Lanes, UseTick, decide
 from snowredis.core.presets import resolve_layout
+from snowredis.signatures import fields_of
 from snowredis.snowflake.lease.held import HeldLease
 from snowredis.snowflake.protocol.messages import Terms
-from snowredis.snowflake.protocol.pool_config import FORMAT, PoolConfig, signature_fields
+from snowredis.snowflake.protocol.pool_config import FORMAT, PoolConfig
 from snowredis.snowflake.protocol.redis_store import load
 from tests.support.holder import fresh_hex
 from tests.support.programs import ROOT
@@ -31,7 +32,7 @@ def values_of(config: PoolConfig) -> dict[str, Any]:
 
 
 def config_of(signature: str) -> PoolConfig:
-    fields = signature_fields(signature)
+    fields = fields_of(signature)
     assert fields.pop("format") == str(FORMAT)
     numbers = {name: int(text) for name, text in fields.items() if name.endswith("_ms") or name == "datacenter"}
     others: Any = {"durability": fields["durability"]} | numbers
