@@ -28,11 +28,9 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig
 
 # it leaves the program's own random numbers alone, and forked children do not share its state
 RANDOM = random.SystemRandom()
-# a file of a family that nobody asks for any more is removed after this time, once its process has ended, and its
-# reservations have
-UNUSED_S = 3600.0
-# the same for a process in another container, whose end cannot be seen here: its heartbeats set the time of its file
-UNKNOWN_S = 24 * 3600.0
+# a file whose process gave no sign of life for so long is removed, once its reservations have ended: heartbeats set the
+# time of the file, and the end of a process in another container cannot be seen here
+UNUSED_S = 24 * 3600.0
 # the same for a process that ended while its claim had no reply, in an outage
 UNANSWERED_S = 60.0
 # leases of dead processes that are released by a claim, for which an id has to wait, and by a heartbeat
@@ -129,7 +127,7 @@ class DeadProcesses:
     def _sees_death(self, access: RecordAccess, *, only_next: bool) -> bool:
         """Return whether sweep() has something to do. Now and then, removes files that nobody asks for any more."""
         if time.time_ns() // 1000 % CLEAN_ONE_IN == 0:
-            remove_unused(access.own)
+            remove_unused()
         found = [*_files(access.siblings), *_files(access.children)]
         if only_next and found:
             self._next += 1
@@ -166,14 +164,11 @@ def sweep(store: messages.Store, access: RecordAccess, talk: Callable[..., int],
     return released
 
 
-def remove_unused(own: ProcessName) -> None:
+def remove_unused() -> None:
     """Remove files of families that nobody asks for any more."""
-    for files, text, name in _records(MOST_CLEANED):
-        known = name.process.namespace == own.namespace
+    for files, text, _ in _records(MOST_CLEANED):
         with contextlib.suppress(OSError):
-            if files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
-                not known or (has_ended(name.process, own) and not _lasts(files, text))
-            ):
+            if files.age_s(text) > UNUSED_S and not _lasts(files, text):
                 files.remove(text)
 
 
