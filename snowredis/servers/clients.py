@@ -64,14 +64,10 @@ def client_of_url(url: str) -> Any:
 
 
 def _made_from(url: str, scheme: str) -> Any:
-    if scheme == "sentinel":
-        from snowredis.servers.failover import from_sentinel_url
+    if scheme in ("sentinel", "cluster"):
+        from snowredis.servers.failover import from_cluster_url, from_sentinel_url
 
-        return from_sentinel_url(url)
-    if scheme == "cluster":
-        from snowredis.servers.failover import from_cluster_url
-
-        return from_cluster_url(url)
+        return from_sentinel_url(url) if scheme == "sentinel" else from_cluster_url(url)
     return prepare(redis.Redis.from_url(url, **limits()))
 
 
