@@ -41,8 +41,6 @@ class MemoryStore:
         self._server_time_ms = server_time_ms
         self._lock = threading.RLock()
         self._records: dict[int, LeaseRecord] = {}
-        # when a claim preferred others to a worker id, whose turn is later then
-        self._passed: dict[int, int] = {}
         self._incarnation, self._version = f"{server_time_ms()}-{1:09x}", 0
 
     def prepare(self) -> None:
@@ -148,18 +146,11 @@ class MemoryStore:
         return (3, 0) if min(marks_ms) <= usable_from_ms else (4, min(marks_ms))
 
     def _choose(self, now: int, usable_from_ms: int, wait_ms: int, options: str) -> int | messages.ClaimRefused:
-        """Choose the worker id that fits best, of some that were available the longest; or return why there is none."""
+        """Choose the worker id that fits best, and of these was available the longest; or return why there is none."""
         wants_lane, records = messages.WANTS_LANE in options, self._records
-        free = ((max(r.lease_end_ms, self._passed.get(i, 0)), i) for i, r in records.items() if r.lease_end_ms <= now)
-        rank, mark_ms, best = 5, 0, -1
-        for _, worker in sorted(free):
-            its_rank, low_ms = self._rank(records[worker], usable_from_ms, wants_lane)
-            if its_rank < rank or (its_rank == rank == 4 and low_ms < mark_ms):
-                rank, mark_ms, best = its_rank, low_ms, worker
-            if its_rank == 2 and wants_lane:
-                self._passed[worker] = now
-            if its_rank == 1:
-                break
+        free = ((worker, record) for worker, record in records.items() if record.lease_end_ms <= now)
+        ranked = ((*self._rank(r, usable_from_ms, wants_lane), r.lease_end_ms, worker) for worker, r in free)
+        rank, mark_ms, _, best = min(ranked, default=(5, 0, 0, -1))
         unused = next(worker for worker in itertools.count() if worker not in records)
         if rank > self._lane_rank(LeaseRecord(), usable_from_ms, wants_lane) and unused < self.config.layout.workers:
             return unused
