@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,7 +92,7 @@ def make_table(engine: sa.Engine, *, lag_ms: int = round(LAG_S * 1000), parts: S
         for first, until in zip(["MINVALUE", *parts], [*parts, "MAXVALUE"], strict=True):
             part = f"CREATE TABLE orders_{first} PARTITION OF orders FOR VALUES FROM ({first}) TO ({until})"
             statements.append(part)
-    run_each(engine, [*statements, fence("postgresql", LAYOUT, "orders", lag_ms=lag_ms)])
+    run(engine, *statements, fence("postgresql", LAYOUT, "orders", lag_ms=lag_ms))
 
 
 def connect(url: str) -> sa.Engine:
@@ -238,7 +238,7 @@ def storm(
     make_table(engine, parts=parts)
     statements = ["CREATE SCHEMA eu", f"CREATE TABLE {TABLES[1]} (id bigint PRIMARY KEY, writer int)"]
     statements.append(fence("postgresql", LAYOUT, TABLES[1], lag_ms=round(LAG_S * 1000)))
-    run_each(engine, [*statements, *statements_of_page()])
+    run(engine, *statements, *statements_of_page())
     engine.dispose()
     url = url if pooler is None else pooled(pooler, database)
     shown = connect(engine.url.render_as_string() if replica is None else replica.url(database))
@@ -316,11 +316,11 @@ def change(engine: sa.Engine, rng: random.Random) -> bool:
     if rng.random() < 0.3:
         statements = [f"ALTER TABLE {TABLES[1]} RENAME {old} TO {new}" for old, new in (("id", "key"), ("key", "id"))]
     try:
-        run_each(engine, ["SET LOCAL lock_timeout = '1s'", statements[0]])
+        run(engine, "SET LOCAL lock_timeout = '1s'", statements[0])
     except sa.exc.OperationalError:
         return False
     time.sleep(0.2)
-    run_each(engine, statements[1:])
+    run(engine, *statements[1:])
     return True
 
 
@@ -336,7 +336,7 @@ def count(engine: sa.Engine, table: str) -> int:
         return int(connection.exec_driver_sql(f"SELECT COUNT(*) FROM {table}").scalar_one())
 
 
-def run_each(engine: sa.Engine, statements: Iterable[str]) -> None:
+def run(engine: sa.Engine, *statements: str) -> None:
     with engine.begin() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement.replace("%", "%%"))

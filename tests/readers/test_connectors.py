@@ -12,17 +12,7 @@ from snowredis.core.sql import fence
 from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
 from tests.readers.replica import replica_of
-from tests.readers.storm import (
-    LAYOUT,
-    LONG_LAG_S,
-    Plan,
-    connect,
-    keep_mark,
-    make_table,
-    run_each,
-    statements_of_page,
-    storm,
-)
+from tests.readers.storm import LAYOUT, LONG_LAG_S, Plan, connect, keep_mark, make_table, run, statements_of_page, storm
 from tests.readers.test_readers import id_of, insert
 from tests.support.databases import DatabaseServer, MissingDatabase, postgresql
 from tests.support.pgbouncer import pgbouncer
@@ -54,7 +44,7 @@ def engine(postgresql_server: DatabaseServer) -> Iterator[sa.Engine]:
     """Database of the page, with what is run there once."""
     made = connect(postgresql_server.new_database())
     make_table(made)
-    run_each(made, statements_of_page())
+    run(made, *statements_of_page())
     yield made
     made.dispose()
 
@@ -99,7 +89,7 @@ def test_the_view_has_a_row_when_no_older_one_can_come(engine: sa.Engine) -> Non
 def test_the_mark_of_the_view_stands_still_without_the_fence_and_after_it_was_made_anew(engine: sa.Engine) -> None:
     with keeping(engine):
         eventually(lambda: mark(engine) > 0, "a mark", 30)
-    run_each(engine, ["DROP TRIGGER snowredis_fence ON orders"])
+    run(engine, "DROP TRIGGER snowredis_fence ON orders")
     before = mark(engine)
     for _ in range(2):
         with keeping(engine) as program:
@@ -107,4 +97,4 @@ def test_the_mark_of_the_view_stands_still_without_the_fence_and_after_it_was_ma
             program.join(30)
             assert not program.is_alive()
         assert mark(engine) == before
-        run_each(engine, [fence("postgresql", LAYOUT, "orders", lag_ms=500)])
+        run(engine, fence("postgresql", LAYOUT, "orders", lag_ms=500))

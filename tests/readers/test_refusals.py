@@ -14,8 +14,8 @@ from snowredis.core.sql import fence
 from snowredis.errors import ConfigError
 from snowredis.readers import Watermark
 from tests.readers.conftest import LAG_S
-from tests.readers.storm import LAYOUT
-from tests.readers.test_readers import id_of, insert, run
+from tests.readers.storm import LAYOUT, run
+from tests.readers.test_readers import id_of, insert
 
 # another epoch: the ids of this layout are lower
 LATER = snowredis.Layout(epoch_ms=LAYOUT.epoch_ms + 365 * 86_400_000)

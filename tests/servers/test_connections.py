@@ -5,7 +5,6 @@ import contextlib
 import os
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from snowredis.snowflake.protocol.pool_config import PoolConfig
 from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.support.holder import create
 from tests.support.pools import new_pool
+from tests.support.ports import listening
 from tests.support.servers import RedisServer
 
 ROUNDS = 5
@@ -183,20 +183,15 @@ def test_a_limit_whose_end_was_interrupted_limits_no_later_call(monkeypatch: pyt
 @pytest.fixture
 def dripping() -> Iterator[redis.Redis]:
     """A client of a server whose replies come byte by byte, each byte long before the limit of a read."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                connection, _ = listener.accept()
-                while connection.recv(65_536):
-                    for byte in b"+PONG\r\n":
-                        time.sleep(0.1)
-                        connection.sendall(bytes((byte,)))
+    def drip(connection: socket.socket) -> None:
+        for byte in b"+PONG\r\n":
+            time.sleep(0.1)
+            connection.sendall(bytes((byte,)))
 
-        threading.Thread(target=serve, daemon=True).start()
+    with listening(drip) as port:
         settings: dict[str, Any] = {"protocol": 2, "driver_info": None}
-        yield prepare(redis.Redis(port=listener.getsockname()[1], **settings, **limits()))
-        listener.shutdown(socket.SHUT_RDWR)
+        yield prepare(redis.Redis(port=port, **settings, **limits()))
 
 
 def test_a_reply_that_comes_byte_by_byte_ends_with_the_call(dripping: redis.Redis) -> None:

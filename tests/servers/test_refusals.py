@@ -1,10 +1,6 @@
 """Errors after a reply of Redis: they advise what the reply names, and not to check the URL."""
 
 import contextlib
-import socket
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,16 +10,9 @@ import snowredis
 from snowredis.errors import StoreUnavailable
 from snowredis.integrations.claims import claim_within
 from tests.support.pools import new_pool
+from tests.support.ports import listening
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-
-
-@pytest.fixture
-def refusing(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path)
-    server.start()
-    yield server
-    server.kill()
 
 
 def refuse_writes_without_disk(server: RedisServer) -> None:
@@ -41,29 +30,12 @@ def claim(url: str) -> None:
         ids.claim()
 
 
-def test_a_redis_that_cannot_write_to_its_disk_is_said(refusing: RedisServer) -> None:
-    refuse_writes_without_disk(refusing)
+def test_a_redis_that_cannot_write_to_its_disk_is_said(own_server: RedisServer) -> None:
+    refuse_writes_without_disk(own_server)
     with pytest.raises(StoreUnavailable, match=r"cannot write to its disk.*MISCONF.*Free space") as caught:
-        claim(refusing.url)
+        claim(own_server.url)
     assert "URL" not in str(caught.value)
     assert caught.value.retry
-
-
-@contextlib.contextmanager
-def server_that_says(reply: bytes) -> Iterator[str]:
-    """Listen like a Redis that sends *reply* to each command; yields its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    connection, _ = listener.accept()
-                    while connection.recv(65_536):
-                        connection.sendall(reply)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"redis://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +50,11 @@ def server_that_says(reply: bytes) -> Iterator[str]:
     ids=lambda value: value.decode()[1:12] if isinstance(value, bytes) else None,
 )
 def test_a_redis_that_replies_with_an_error_is_not_looked_for(reply: bytes, advice: str) -> None:
-    with server_that_says(reply) as url, pytest.raises(StoreUnavailable, match=advice) as caught:
-        claim(url)
+    with (
+        listening(lambda connection: connection.sendall(reply)) as port,
+        pytest.raises(StoreUnavailable, match=advice) as caught,
+    ):
+        claim(f"redis://127.0.0.1:{port}")
     assert "URL is correct" not in str(caught.value)
 
 
@@ -107,22 +82,22 @@ def go_away(provider: Provider, server: RedisServer) -> None:
     redis.Redis(unix_socket_path=str(server.socket), password="secret").client_kill_filter(_type="normal")
 
 
-def test_a_process_goes_on_without_a_password_service(refusing: RedisServer) -> None:
+def test_a_process_goes_on_without_a_password_service(own_server: RedisServer) -> None:
     settings: dict[str, Any] = {"pool": "p", "ttl": 1}
-    new_pool(refusing.url, **settings)
+    new_pool(own_server.url, **settings)
     provider = Provider()
-    with snowredis.connect(client_of(refusing, provider), **settings) as ids:
+    with snowredis.connect(client_of(own_server, provider), **settings) as ids:
         ids.next_id()
-        go_away(provider, refusing)
+        go_away(provider, own_server)
         eventually(lambda: ids.next_id() and ids.in_outage_lane, "the outage lane")
         assert "RuntimeError: the service does not reply" in str(ids.renewal_failure)
 
 
-def test_an_attempt_at_a_start_goes_on_without_a_password_service(refusing: RedisServer) -> None:
-    new_pool(refusing.url, "p")
+def test_an_attempt_at_a_start_goes_on_without_a_password_service(own_server: RedisServer) -> None:
+    new_pool(own_server.url, "p")
     provider = Provider()
-    with contextlib.closing(snowredis.connect(client_of(refusing, provider), pool="p")) as ids:
-        go_away(provider, refusing)
+    with contextlib.closing(snowredis.connect(client_of(own_server, provider), pool="p")) as ids:
+        go_away(provider, own_server)
         claim_within(0.5, [ids])
         assert ids.lease is None
         provider.away = False
