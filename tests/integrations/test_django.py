@@ -3,21 +3,16 @@
 Each program is a process of its own, so that no settings leak into other tests.
 """
 
-import os
 import re
 import shutil
-import subprocess
-import sys
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import warm
 from tests.support.pools import new_pool
-from tests.support.programs import ROOT
+from tests.support.programs import finished
 from tests.support.servers import RedisServer
 from tests.support.shared import made_once
 
@@ -35,16 +30,8 @@ class Project:
         self.directory = directory
 
     def run(self, *command: str, fails: bool = False, cold: bool = False, **environment: str) -> str:
-        run = subprocess.run if cold else partial(warm.run, imported=IMPORTED)
-        done = run(
-            [sys.executable, *command],
-            cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "web.settings", **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=80,
-        )
+        variables = {"DJANGO_SETTINGS_MODULE": "web.settings"} | environment
+        done = finished(*command, cwd=self.directory, timeout_s=80, forked=not cold, imported=IMPORTED, **variables)
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stdout + done.stderr
 

@@ -15,11 +15,10 @@ import sqlalchemy as sa
 
 import snowredis
 from snowredis.snowflake.protocol.open import pool_config
-from tests.support import warm
 from tests.support.databases import DatabaseServer
 from tests.support.pages import blocks_of
 from tests.support.ports import free_port
-from tests.support.programs import in_background
+from tests.support.programs import finished, in_background
 from tests.support.servers import redis_server
 from tests.support.waiting import eventually
 
@@ -38,9 +37,9 @@ PAGE = "docs/how-to/usual-stack.md"
 
 
 @contextlib.contextmanager
-def running(command: list[str], directory: Path, environment: dict[str, str]) -> Iterator[None]:
-    log = directory / f"{command[2]}.log"
-    with in_background(command, log, imported=IMPORTED, cwd=directory, env=environment) as process:
+def running(module: str, *words: str, cwd: Path, variables: dict[str, str]) -> Iterator[None]:
+    command, log = [sys.executable, "-m", module, *words], cwd / f"{module}.log"
+    with in_background(command, log, imported=IMPORTED, cwd=cwd, env=os.environ | variables) as process:
         yield
         process.terminate()
         process.wait(20)
@@ -57,19 +56,12 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
     database = postgresql_server.new_database()
     with redis_server(tmp_path, "--port", str(port := free_port()), "--bind", "127.0.0.1"):
         url = f"redis://127.0.0.1:{port}/0"
-        environment = {
-            **os.environ,
-            "DATABASE_URL": database,
-            "SNOWREDIS_URL": url,
-            "SNOWREDIS_POOL": "shop",
-            "PYTHONPATH": str(shop),
-        }
+        variables: dict[str, Any] = {"DATABASE_URL": database, "SNOWREDIS_URL": url, "SNOWREDIS_POOL": "shop"}
+        variables["PYTHONPATH"] = str(shop)
         snowredis.WorkerPool(url, "shop").create(pool_config({"pool": "shop"}))
 
         def alembic(*words: str) -> None:
-            command = [sys.executable, "-m", "alembic", *words]
-            options: dict[str, Any] = {"cwd": shop, "env": environment, "capture_output": True, "text": True}
-            done = warm.run(command, imported=IMPORTED, timeout=60, **options)
+            done = finished("-m", "alembic", *words, cwd=shop, imported=IMPORTED, **variables)
             assert done.returncode == 0, done.stderr
 
         alembic("init", "migrations")
@@ -84,8 +76,8 @@ def test_the_usual_stack_runs_as_the_page_says(postgresql_server: DatabaseServer
         celery = ["-A", "tasks", "worker", "--concurrency", "1", "--without-mingle", "--without-gossip"]
         with (
             contextlib.ExitStack() as stack,
-            running([sys.executable, "-m", "celery", *celery], shop, environment),
-            running([sys.executable, "-m", "gunicorn", *gunicorn, "-b", f"127.0.0.1:{web}"], shop, environment),
+            running("celery", *celery, cwd=shop, variables=variables),
+            running("gunicorn", *gunicorn, "-b", f"127.0.0.1:{web}", cwd=shop, variables=variables),
         ):
 
             def ask(path: str, **options: Any) -> Any:

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.core.presets import layouts
+from tests.support.programs import start
 from tests.support.waiting import eventually
 
 Cli = Callable[..., Any]
@@ -82,14 +81,10 @@ def test_ctrl_c_stops_a_statement_and_removes_what_was_stored(tmp_path: Path) ->
     big = tmp_path / "big.txt"
     big.write_text("\n".join(map(str, range(IDS[0], IDS[0] + 2_000_000))))
     (tmp_path / "tmp").mkdir()
-    command = [sys.executable, "-m", "snowredis", "merge", "check", str(big)]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")}
-    )
-    assert process.stderr is not None
+    process = start("snowredis", "merge", "check", str(big), env={**os.environ, "TMPDIR": str(tmp_path / "tmp")})
     eventually(lambda: any((tmp_path / "tmp").glob("*/ids.duckdb")), "a file of DuckDB's", 60)
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    error = process.stderr.read()
-    assert (process.wait(60), error) == (ExitCode.INTERRUPTED, "\nsnowredis: interrupted\n")
+    _, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (ExitCode.INTERRUPTED, "\nsnowredis: interrupted\n")
     assert list((tmp_path / "tmp").iterdir()) == []

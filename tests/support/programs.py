@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,18 @@ def run(module: str, *arguments: str, timeout_s: float = 60) -> str:
 
 
 def finished(
-    *words: str | Path, cwd: Path = ROOT, timeout_s: float = 60, forked: bool = True, **environment: str
+    *words: str | Path,
+    cwd: Path = ROOT,
+    timeout_s: float = 60,
+    forked: bool = True,
+    imported: tuple[str, ...] = (),
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run this Python with the arguments *words* to its end, with these variables beside those of this process.
 
-    *forked*: from a process that has imported the package, if it can be.
+    *forked*: from a process that has imported the package, if it can be. *imported*: as of Popen.
     """
-    run_program = warm.run if forked else subprocess.run
+    run_program = partial(warm.run, imported=imported) if forked else subprocess.run
     variables = os.environ | {"PYTHONPATH": str(ROOT)} | environment
     options: dict[str, Any] = {"cwd": cwd, "env": variables, "capture_output": True, "text": True, "timeout": timeout_s}
     return run_program([sys.executable, *words], **options)
