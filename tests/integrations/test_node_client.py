@@ -62,6 +62,11 @@ class Node:
         _, worker = self.ask("connect", {"url": server.url, "pool": POOL, "label": label, **options})
         return int(worker)
 
+    def join(self, server: RedisServer, label: str = "", **constants: Any) -> int:
+        """Connect to a new pool, and return the worker id."""
+        new_pool(server.url, POOL, **constants)
+        return self.connect(server, label)
+
     def ids(self, count: int = COUNT) -> list[int]:
         return [int(text) for text in self.ask("ids", count)]
 
@@ -111,8 +116,7 @@ def test_settings_ticks_ids_decisions_and_layouts_are_those_of_the_vectors(node:
 
 
 def test_a_process_is_listed_until_sigterm_which_releases(server: RedisServer, node: Node) -> None:
-    new_pool(server.url, POOL)
-    worker = node.connect(server, label="shop 7")
+    worker = node.join(server, label="shop 7")
     node.ids(1)
     (listed,) = snapshot(server).living
     assert (listed.worker, listed.owner.label) == (worker, "shop 7")
@@ -124,8 +128,7 @@ def test_a_process_is_listed_until_sigterm_which_releases(server: RedisServer, n
 
 
 def test_ids_go_on_while_redis_stands_still_for_less_than_a_ttl(own_server: RedisServer, node: Node) -> None:
-    new_pool(own_server.url, POOL, ttl=9)
-    worker = node.connect(own_server)
+    worker = node.join(own_server, ttl=9)
     ids = node.ids(100)
     own_server.kill(signal.SIGSTOP)
     # a heartbeat, and the 2 s after which a renewal without a reply is given up
@@ -147,8 +150,7 @@ def test_ids_go_on_while_redis_stands_still_for_less_than_a_ttl(own_server: Redi
 
 
 def test_a_client_whose_lease_is_lost_claims_again(own_server: RedisServer, node: Node) -> None:
-    new_pool(own_server.url, POOL, ttl=3)
-    node.connect(own_server)
+    node.join(own_server, ttl=3)
     ids = node.ids(100)
     # it comes back with a lease that ended, to a Redis that forgot it
     node.process.send_signal(signal.SIGSTOP)
@@ -164,8 +166,7 @@ def test_a_client_whose_lease_is_lost_claims_again(own_server: RedisServer, node
 
 
 def test_a_clock_that_goes_back_opens_another_lane_or_is_reported(server: RedisServer, node: Node) -> None:
-    new_pool(server.url, POOL)
-    node.connect(server)
+    node.join(server)
     time.sleep(1)
     ids = node.ids()
     assert node.ask("lane") == 0
@@ -181,8 +182,7 @@ def test_a_clock_that_goes_back_opens_another_lane_or_is_reported(server: RedisS
 
 
 def test_a_clock_ahead_makes_no_id_at_the_end_of_the_lease(server: RedisServer, node: Node) -> None:
-    new_pool(server.url, POOL)
-    node.connect(server)
+    node.join(server)
     node.ask("back", -60_000)
     with pytest.raises(Refused, match="UNTIL"):
         node.ids(1)
@@ -207,8 +207,7 @@ def test_a_pool_or_a_redis_that_is_absent_or_silent_is_refused_in_time(
 
 
 def test_a_client_goes_on_with_the_settings_of_the_pool_that_follows_its_own(server: RedisServer, node: Node) -> None:
-    new_pool(server.url, POOL, ttl=3)
-    node.connect(server)
+    node.join(server, ttl=3)
     ids = node.ids(100)
     with contextlib.closing(snowredis.WorkerPool(server.url, POOL)) as pool:
         pool.delete(force=True)

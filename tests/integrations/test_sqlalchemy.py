@@ -23,7 +23,7 @@ from sqlalchemy.schema import CreateTable
 import snowredis
 from snowredis.integrations.sqlalchemy import GeneratedId, SnowflakeId
 from snowredis.snowflake.generator import SnowflakeGenerator
-from snowredis.testing import memory_pool
+from snowredis.testing import memory_pool, use
 from tests.support.databases import DatabaseServer
 
 
@@ -77,10 +77,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr(SnowflakeGenerator, "next_ids", counted)
     monkeypatch.setattr(SnowflakeGenerator, "anext_ids", awaited)
-    snowredis.configure(url=memory_pool())
-    yield made
-    snowredis.close()
-    snowredis.configure()
+    with snowredis.connect(memory_pool()) as ids, use(ids):
+        yield made
 
 
 @pytest.fixture
