@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,9 @@ from typing import Any
 import httpx
 
 import snowredis
-from snowredis.core.layout import Layout
 from snowredis.monitor.lease import Lease
-from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support import waiting
+from tests.support.pools import new_pool
 from tests.support.programs import ROOT, in_background
 from tests.support.servers import RedisServer
 
@@ -28,8 +27,8 @@ POOL = "hosts"
 NOTES = "made"
 # a busy machine starts a host within 5 s
 LIMIT_S = 40.0
-# no lease of a test ends by itself
-TTL_S = 300.0
+# constants of the pool: no lease of a test ends by itself
+CONSTANTS: dict[str, Any] = {"ttl": 300.0, "outage_reserve": 0.0}
 HOOKS = "from snowredis.integrations.gunicorn import *\n"
 WSGI, ASGI = (f"tests.integrations.application:{name}" for name in ("wsgi", "asgi"))
 LIFESPAN = "tests.integrations.programs.lifespan_service:app"
@@ -120,13 +119,6 @@ class Host:
             raise AssertionError(self.log.read_text()) from None
 
 
-def create_pool(url: str, *, ttl_s: float = TTL_S, worker_bits: int = 10, outage_reserve_s: int = 0) -> None:
-    """Create the pool as new, so that no worker waits."""
-    layout = Layout(worker_bits=worker_bits, sequence_bits=20 - worker_bits)
-    config = PoolConfig(name=POOL, layout=layout, ttl_ms=int(ttl_s * 1000), outage_reserve_ms=outage_reserve_s * 1000)
-    snowredis.WorkerPool(url, POOL).create(config)
-
-
 def broker(server: RedisServer) -> str:
     """Return the URL of the broker of celery."""
     return f"redis+socket://{server.socket}?virtual_host=1"
@@ -134,25 +126,16 @@ def broker(server: RedisServer) -> str:
 
 @contextmanager
 def run_host(
-    server: RedisServer,
-    directory: Path,
-    command: list[str],
-    *,
-    ttl_s: float = TTL_S,
-    worker_bits: int = 10,
-    outage_reserve_s: int = 0,
-    **more: str,
+    server: RedisServer, directory: Path, command: list[str], constants: Mapping[str, Any] = CONSTANTS, **more: str
 ) -> Iterator[Host]:
     """Run uwsgi or a module of Python on a new pool, with *more* in its environment; kill it in the end."""
-    create_pool(server.url, ttl_s=ttl_s, worker_bits=worker_bits, outage_reserve_s=outage_reserve_s)
+    new_pool(server.url, POOL, **constants)
     program, *arguments = command
     is_python = program != UWSGI
     settings = {
         "SNOWREDIS_URL": server.url,
         "SNOWREDIS_POOL": POOL,
-        "SNOWREDIS_TTL": str(ttl_s),
-        "SNOWREDIS_LAYOUT": f"41/0/2/{worker_bits}/{20 - worker_bits}",
-        "SNOWREDIS_OUTAGE_RESERVE": str(outage_reserve_s),
+        **{f"SNOWREDIS_{name.upper()}": str(value) for name, value in constants.items()},
         "SNOWREDIS_CLAIM_TIMEOUT": "0",
         "BROKER": broker(server),
         "NOTES": NOTES,

@@ -17,7 +17,7 @@ from celery import Celery, chain, group
 from snowredis.integrations import celery as integration
 from snowredis.process.names import PROCESS
 from snowredis.process_generator import effective_settings
-from tests.integrations.hosts import POOL, TTL_S, broker, celery_command, eventually, run_host
+from tests.integrations.hosts import CONSTANTS, POOL, broker, celery_command, eventually, run_host
 
 MAKE = "tests.integrations.celery_app.make"
 
@@ -48,7 +48,7 @@ def test_the_broker_takes_tasks_whose_ids_are_snowflakes(
     own_server: RedisServer, tmp_path: Path, unconfigured: None
 ) -> None:
     sender = Celery(broker=broker(own_server), set_as_current=False)
-    integration.setup(sender, task_ids=True, url=own_server.url, pool=POOL, ttl=TTL_S, outage_reserve=0)
+    integration.setup(sender, task_ids=True, url=own_server.url, pool=POOL, **CONSTANTS)
     with run_host(
         own_server, tmp_path, celery_command("--pool=solo", "--beat", f"--schedule={tmp_path}/beat")
     ) as running:

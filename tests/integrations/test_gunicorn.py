@@ -18,7 +18,8 @@ pytest.importorskip("gunicorn")
 from gunicorn.config import Config
 
 from snowredis.integrations import gunicorn as hooks
-from tests.integrations.hosts import HOOKS, LIFESPAN, create_pool, eventually, gunicorn
+from tests.integrations.hosts import CONSTANTS, HOOKS, LIFESPAN, POOL, eventually, gunicorn
+from tests.support.pools import new_pool
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -48,7 +49,7 @@ def test_gevent_may_be_patched_in_the_configuration_and_greenlets_renew_leases(
     pytest.importorskip("gevent")
     conf = "from gevent import monkey\nmonkey.patch_all()\nfrom snowredis.integrations.gunicorn import *\n"
     options = ("--worker-class=gevent", "--workers=2", "--preload")
-    with gunicorn(own_server, tmp_path, *options, conf=conf, ttl_s=3) as running:
+    with gunicorn(own_server, tmp_path, *options, conf=conf, constants=CONSTANTS | {"ttl": 3.0}) as running:
         running.wait_until_ready(2)
         eventually(lambda: running.ask("/ids/5")["renewals"] >= 3, "renewals")
         assert running.end() == 0
@@ -98,12 +99,12 @@ def test_one_more_worker_that_gets_no_worker_id_serves_and_ends_nothing(
     own_server: RedisServer, tmp_path: Path, moment: str
 ) -> None:
     pytest.importorskip("uvicorn_worker")
-    bits = 1 if moment == "the pool is full" else 10
-    more: dict[str, Any] = {"ttl_s": 3, "worker_bits": bits, "outage_reserve_s": 86_400}
+    layout = "41/0/2/1/19" if moment == "the pool is full" else "41/0/2/10/10"
+    constants: dict[str, Any] = {"ttl": 3.0, "layout": layout, "outage_reserve": 86_400.0}
     options = ("--workers=2", "--worker-class=uvicorn_worker.UvicornWorker")
     # the hooks and lifespan() wait for the same worker id, once
     conf = HOOKS if moment == "redis is away" else ""
-    with gunicorn(own_server, tmp_path, *options, app=LIFESPAN, conf=conf, **more) as running:
+    with gunicorn(own_server, tmp_path, *options, app=LIFESPAN, conf=conf, constants=constants) as running:
         first = running.wait_until_ready(2)
         if moment == "redis is away":
             own_server.kill()
@@ -131,7 +132,7 @@ def test_one_more_worker_that_gets_no_worker_id_serves_and_ends_nothing(
         assert running.log.read_text().count("starts without a worker id") == 1
         if moment == "redis is away":
             own_server.start()
-            create_pool(own_server.url, **more)
+            new_pool(own_server.url, POOL, **constants)
         else:
             running.process.send_signal(signal.SIGTTOU)
         # without a request that asks for an id; after the floor, if those that live come to the new pool first

@@ -19,9 +19,9 @@ import redis
 import snowredis
 from tests.integrations.hosts import (
     ASGI,
+    CONSTANTS,
     LIFESPAN,
     POOL,
-    TTL_S,
     UWSGI,
     WSGI,
     Host,
@@ -288,6 +288,6 @@ def test_jobs_of_a_plain_worker_of_rq_release_what_the_jobs_before_them_left(
         info = pool.info()
         assert (info.claims, info.releases, info.died, info.used) == (8, 6, 0, 2)
         # a process with another parent reads none of their records: the last leases end by themselves
-        with snowredis.connect(new_server.url, pool=POOL, ttl=TTL_S, outage_reserve=0) as ids:
+        with snowredis.connect(new_server.url, pool=POOL, **CONSTANTS) as ids:
             ids.claim()
             assert pool.info().used == 3

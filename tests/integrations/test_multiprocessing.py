@@ -2,14 +2,12 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import snowredis
-from snowredis.snowflake.protocol.pool_config import PoolConfig
 from tests.support import programs
+from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 
 METHODS = ["fork", "spawn", "forkserver"]
@@ -19,14 +17,12 @@ Run = Callable[..., tuple[int, int, list[int]]]
 
 
 @pytest.fixture
-def run(server: RedisServer, tmp_path: Path) -> Run:
+def run(server: RedisServer) -> Run:
     """Run *work* of the program, whose file is imported by children that are not forked."""
 
     def run(work: str, method: str, ttl_s: int = 120) -> Any:
-        config = PoolConfig(name=tmp_path.name[-60:], ttl_ms=ttl_s * 1000)
-        snowredis.WorkerPool(server.url, config.name).create(config)
         # each spawned child imports everything again
-        arguments = (server.url, config.name, method, str(ttl_s), work)
+        arguments = (server.url, new_pool(server.url, ttl=ttl_s), method, str(ttl_s), work)
         return tuple(json.loads(programs.run(PROGRAM, *arguments, timeout_s=110)))
 
     return run
