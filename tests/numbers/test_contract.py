@@ -27,10 +27,6 @@ def taken(store: Any, wanted: int = 1, seen: int = 0) -> Any:
     return list(reply.numbers) if isinstance(reply, replies.GrantedNumbers) else reply
 
 
-def opened(store: Any, number: int) -> Any:
-    return store.send(OpenRequest("open", from_number=number))
-
-
 @pytest.mark.parametrize("kind", ["redis", "memory"])
 def test_numbers_follow_each_other_whoever_asks(store: Any, kind: str) -> None:
     store = created(store if kind == "redis" else MemoryTag("t", lambda: 1_000_000))
