@@ -33,8 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.lab.chaos.checker import Verdict, check
-from tests.lab.chaos.driver import Fleet
-from tests.lab.chaos.report import Plan, Report
+from tests.lab.chaos.driver import Fleet, Plan, Report
 
 
 def show(plan: Plan, report: Report, verdict: Verdict, took_s: float) -> None:

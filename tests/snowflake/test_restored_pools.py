@@ -1,8 +1,10 @@
-"""A Redis that is killed, and comes back empty or from its snapshot, after a person changed or ended a pool."""
+"""A Redis that is killed and comes back, empty or as it was, after a person ended a pool; or hides which one it is."""
 
+import contextlib
 import logging
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,11 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolNotFound, StoreUnavailable
 from snowredis.snowflake.protocol.administration import Ends, PoolAdministration
-from snowredis.snowflake.protocol.messages import Renewed
+from snowredis.snowflake.protocol.messages import Granted, Renewed, Settling
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
+from snowredis.snowflake.protocol.redis_store import RedisStore
 from tests.snowflake.protocol.conftest import wall_ms
-from tests.support.holder import Holder, create
+from tests.support.holder import Holder, create, fresh_hex
 from tests.support.servers import RedisServer, redis_server, replicated
 
 DAY_MS = 24 * 3600 * 1000
@@ -165,3 +168,68 @@ def test_without_the_right_to_make_a_snapshot_the_end_counts_with_a_warning(
             end(server)
         assert "repeat this command" in caplog.text
         assert server.client().hget(KEY, "over")
+
+
+# --- a server that does not show which it is -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis without INFO, for scripts and for clients."""
+    with redis_server(tmp_path_factory.mktemp("silent"), "--rename-command", "INFO", "") as running:
+        yield running
+
+
+# the bound: it must not be asked again and again
+@pytest.mark.timeout(10)
+def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: RedisServer) -> None:
+    with contextlib.closing(snowredis.connect(silent.url, pool="orders", layout=OLD)) as ids:
+        for make in (ids.claim, ids.next_id):
+            with pytest.raises(StoreUnavailable, match="refuses INFO inside scripts") as caught:
+                make()
+    assert caught.value.code == "info-refused"
+    for remedy in ("allow it for the user", 'durability="assured"', 'durability="none"', "nothing was claimed"):
+        assert remedy in str(caught.value)
+    assert silent.client().exists(*pool_keys("orders")) == 0
+
+
+@pytest.mark.parametrize("durability", ["assured", "none"])
+def test_whoever_says_what_stands_in_is_served_by_a_server_without_info(silent: RedisServer, durability: Any) -> None:
+    config = replace(PLAIN, name=durability, durability=durability)
+    create(store_at(silent, config), wall_ms())
+    holder = Holder(store_at(silent, config), wall_ms).claim()
+    assert isinstance(holder.ask_renew(), Renewed)
+    assert holder.release()
+
+
+# --- what each durability makes of a restart -------------------------------------------------------
+
+
+@pytest.mark.parametrize("durability", ["detect", "assured", "none"])
+def test_after_a_restart_from_a_snapshot_newcomers_start_where_durability_says(
+    own_server: RedisServer, durability: str
+) -> None:
+    config = replace(PLAIN, durability=durability)
+    create(store_at(own_server, config), wall_ms())
+    holder = Holder(store_at(own_server, config), wall_ms).claim()
+    own_server.save()
+    own_server.restart()
+    began = wall_ms()
+    answer = Holder(store_at(own_server, config), wall_ms).ask_claim()
+    if durability == "detect":
+        assert isinstance(answer, Settling)
+        assert answer.floor_ms >= began + config.floor_ms
+        return
+    assert isinstance(answer, Granted)
+    floor_ms = began + config.floor_ms if durability == "none" else 0
+    assert min(answer.terms.lanes_ms) >= floor_ms
+    # the record is there, and young enough
+    holder.store = store_at(own_server, config)
+    assert holder.ask_renew().adopted is False
+
+
+def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:
+    store = RedisStore(server.url, replace(PLAIN, name=f"few{fresh_hex()[-6:]}"), min_replicas=1)
+    server.client().hset(pool_keys(store.config.name)[0], mapping={"signature": store.config.signature})
+    with pytest.raises(StoreUnavailable):
+        Holder(store, wall_ms).ask_claim()

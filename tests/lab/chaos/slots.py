@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.lab.chaos.report import LOG
 from tests.lab.chaos.runs import read_status
 from tests.lab.chaos.shim import StepClock
 from tests.support import warm
@@ -18,6 +17,8 @@ ROOT = Path(__file__).parents[3]
 NODE_PACKAGE = ROOT / "examples" / "node_modules" / "redis"
 # on a machine with ten times as many busy processes as cores, the end of a process took more than half a second
 END_LIMIT_S = 5.0
+# all workers of a run, and their children, write there
+LOG = "workers.log"
 
 
 PROGRAMS = {

@@ -22,9 +22,8 @@ from snowredis.monitor.history import History, find_maker, read_history
 from snowredis.monitor.pool_reader import PoolReader
 from snowredis.worker_pool import WorkerPool
 from tests.lab.chaos.checker import check
-from tests.lab.chaos.driver import POOL, Fleet
+from tests.lab.chaos.driver import POOL, Fleet, Plan
 from tests.lab.chaos.faults import FAULTS, Begun, Fault
-from tests.lab.chaos.report import Plan
 from tests.lab.chaos.runs import COLUMNS, PAGE, DisorderError, Recorder, read_runs, read_status, runs_of
 from tests.lab.chaos.slots import NODE_PACKAGE, Slot
 from tests.support.servers import PROGRAM

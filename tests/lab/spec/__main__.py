@@ -8,8 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.lab.spec.runs import Run, read_runs
-from tests.lab.spec.tlc import missing
+from tests.lab.spec.tlc import Run, missing, read_runs
 from tests.lab.spec.validate import validate
 
 HEADER = f"{'configuration':<58}{'states':>12}{'steps':>7}{'s':>7}  result"

@@ -14,9 +14,8 @@ from tests.lab.simulation.schedule import quiet, run_schedule
 from tests.lab.simulation.stage import Stage
 from tests.lab.simulation.tracing import Tracer, attach, attach_to_schedule
 from tests.lab.spec.log import read_log
-from tests.lab.spec.runs import Run, read_runs
 from tests.lab.spec.steps import steps_of
-from tests.lab.spec.tlc import missing
+from tests.lab.spec.tlc import Run, missing, read_runs
 from tests.lab.spec.validate import check
 
 pytestmark = [

@@ -23,19 +23,8 @@ from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.protocol import messages
 from snowredis.snowflake.protocol.administration import POOL_SCRIPTS
-from snowredis.snowflake.protocol.messages import (
-    Alarm,
-    AlarmReason,
-    Created,
-    Granted,
-    Lost,
-    Renewed,
-    RenewRequest,
-    Seen,
-    Settling,
-    WorkerStats,
-)
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import FloorReason, LeaseRecord
 from snowredis.snowflake.protocol.redis_store import RedisStore, load
@@ -125,15 +114,15 @@ def test_a_client_that_saw_more_than_the_pool_knows_raises_the_floor_and_an_alar
             witness.ask_renew()
     before = witness.seen
     answer = witness.ask_renew()
-    assert answer.alarm == Alarm(AlarmReason.IDS_MAY_REPEAT, last, answer.floor_ms)
+    assert answer.alarm == messages.Alarm(messages.AlarmReason.IDS_MAY_REPEAT, last, answer.floor_ms)
     assert answer.seen.incarnation != before.incarnation
     assert answer.floor_ms == answer.redis_ms + LONG.floor_ms
     # its reservation reaches far enough ahead to be taken up again
-    assert isinstance(answer, Renewed)
+    assert isinstance(answer, messages.Renewed)
     assert answer.adopted
     happened = events(server, name)
     alarms = [(fields["reason"], fields["from"], fields["until"]) for fields in named(happened, "alarm")]
-    assert alarms == [(AlarmReason.IDS_MAY_REPEAT, str(last), str(answer.floor_ms))]
+    assert alarms == [(messages.AlarmReason.IDS_MAY_REPEAT, str(last), str(answer.floor_ms))]
     assert named(happened, "floor")[-1]["reason"] == FloorReason.ROLLED_BACK
     info = WorkerPool(server.url, name).info()
     assert (info.alarms, info.alarm_from_ms, info.alarm_until_ms) == (1, last, answer.floor_ms)
@@ -152,8 +141,8 @@ def test_a_claim_that_a_rollback_forgot_and_another_process_repeated_raises_an_a
     assert (other.worker, other.lanes_ms) == (forgotten.worker, forgotten.lanes_ms)
     assert other.seen == forgotten.seen
     assert forgotten.ask_renew().alarm is not None
-    assert isinstance(holder(store).ask_claim(), Settling)
-    assert [isinstance(each.ask_renew(), Renewed) for each in (forgotten, other)].count(True) == 1
+    assert isinstance(holder(store).ask_claim(), messages.Settling)
+    assert [isinstance(each.ask_renew(), messages.Renewed) for each in (forgotten, other)].count(True) == 1
 
 
 def test_a_holder_that_is_adopted_never_lowers_a_mark(server: RedisServer) -> None:
@@ -214,7 +203,7 @@ def test_a_living_lease_that_the_index_calls_ended_is_not_given_away(server: Red
     assert holder(store).claim().worker == 3
     assert index(server, name) == lease_ends(server, name)
     for each in holders:
-        assert isinstance(each.ask_renew(), Renewed)
+        assert isinstance(each.ask_renew(), messages.Renewed)
 
 
 def test_a_lost_hash_is_a_lost_pool_whatever_the_index_says(server: RedisServer) -> None:
@@ -243,17 +232,17 @@ def test_a_key_of_another_type_in_place_of_the_index_stops_everything_and_change
             call()
     assert stored(server, name) == before
     server.client().delete(pool_keys(name)[1])
-    assert isinstance(living.ask_renew(), Renewed)
+    assert isinstance(living.ask_renew(), messages.Renewed)
 
 
 def test_a_key_of_another_type_in_place_of_the_events_costs_only_the_events(server: RedisServer) -> None:
     store = RedisStore(server.url, replace(LONG, name="noevents"))
     server.client().set(pool_keys("noevents")[2], "mine")
-    assert isinstance(create(store, wall_ms()), Created)
+    assert isinstance(create(store, wall_ms()), messages.Created)
     living = holder(store).claim()
-    assert isinstance(living.ask_renew(), Renewed)
+    assert isinstance(living.ask_renew(), messages.Renewed)
     assert living.release()
-    assert isinstance(holder(store).ask_claim(), Granted)
+    assert isinstance(holder(store).ask_claim(), messages.Granted)
     assert server.client().get(pool_keys("noevents")[2]) == "mine"
 
 
@@ -447,7 +436,7 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
                 wrong.append((text, str(reply)))
             if name == "signature" and stored(server, config.name) != before:
                 wrong.append((text, "changed something"))
-            if not isinstance(holder(store).ask_claim(), Granted | Settling):
+            if not isinstance(holder(store).ask_claim(), messages.Granted | messages.Settling):
                 wrong.append((text, "spoilt the pool"))
     assert wrong == []
 
@@ -456,7 +445,7 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
 def test_an_incarnation_that_no_server_made_does_not_spoil_the_pool(server: RedisServer, seen: str) -> None:
     store = new_pool(server, LONG)
     liar = holder(store)
-    liar.seen = Seen(seen, 0)
+    liar.seen = messages.Seen(seen, 0)
     assert liar.ask_claim().alarm
     pass_floor(server, store)
     witness = holder(store).claim()
@@ -464,18 +453,7 @@ def test_an_incarnation_that_no_server_made_does_not_spoil_the_pool(server: Redi
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "0")
     assert witness.ask_renew().adopted
     assert witness.seen.incarnation.startswith("90000000000002-")
-    assert isinstance(witness.ask_renew(), Renewed)
-
-
-def test_the_latest_times_that_are_taken_from_a_client_do_not_spoil_the_pool(server: RedisServer) -> None:
-    store = new_pool(server, LONG)
-    witness, liar = holder(store).claim(), holder(store).claim()
-    liar.set(until_ms=int(LATE) - 1, outage_until_ms=int(LATE) - 1, lanes_ms=(int(LATE) - 1,) * len(liar.lanes_ms))
-    assert isinstance(liar.ask_renew(), Renewed)
-    assert isinstance(liar.ask_renew(ahead_ms=int(LATE) - 10_000 - wall_ms()), Renewed)
-    assert isinstance(witness.ask_renew(), Renewed)
-    pass_floor(server, store)
-    assert holder(store).claim().worker not in (witness.worker, liar.worker)
+    assert isinstance(witness.ask_renew(), messages.Renewed)
 
 
 # --- a server that refuses, or is not there --------------------------------------------------------
@@ -516,7 +494,7 @@ def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> N
         with pytest.raises(StoreUnavailable, match=text) as caught:
             create(store, wall_ms())
         assert "wrong@" not in str(caught.value)
-    assert isinstance(create(RedisStore(f"unix://:right@{own_server.socket}", LONG), wall_ms()), Created)
+    assert isinstance(create(RedisStore(f"unix://:right@{own_server.socket}", LONG), wall_ms()), messages.Created)
 
 
 # the bound: without it a caller would hang for as long as TCP does
@@ -543,21 +521,21 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     first = holder(store).claim()
     assert first.release()
     second = holder(store).claim()
-    renew(second, stats=WorkerStats(9, 3, -2, 1, 1))
+    renew(second, stats=messages.WorkerStats(9, 3, -2, 1, 1))
     third = holder(store).claim()
     end_lease(server, name, third.worker)
     heir = holder(store).claim()
     assert heir.worker == third.worker == 0
-    assert isinstance(third.ask_renew(), Lost)
+    assert isinstance(third.ask_renew(), messages.Lost)
     # the heir has the same name, and dies in a later millisecond
     really_wait(2)
     end_lease(server, name, heir.worker)
     ended_ms = heir.ask_renew().redis_ms
     assert heir.release("", reclaimed=True)
     with rolled_back(server, name):
-        renew(second, stats=WorkerStats(9, 3, -2, 1, 1))
-        renew(second, stats=WorkerStats(9, 3, -2, 1, 1))
-    alarmed = renew(second, stats=WorkerStats(9, 3, -2, 1, 1))
+        renew(second, stats=messages.WorkerStats(9, 3, -2, 1, 1))
+        renew(second, stats=messages.WorkerStats(9, 3, -2, 1, 1))
+    alarmed = renew(second, stats=messages.WorkerStats(9, 3, -2, 1, 1))
     assert alarmed.alarm
 
     happened = events(server, name)
@@ -590,12 +568,12 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     assert [each.state for each in seen.snapshot().ended] == ["died"]
 
 
-def renew(living: Holder, *, stats: WorkerStats) -> Renewed:
+def renew(living: Holder, *, stats: messages.WorkerStats) -> messages.Renewed:
     """Call Holder.ask_renew() with other *stats*."""
     pending = fresh_hex()
-    request = RenewRequest(living.seen, wall_ms(), living.token, living.owner, living.terms, pending, stats)
+    request = messages.RenewRequest(living.seen, wall_ms(), living.token, living.owner, living.terms, pending, stats)
     answer = living.store.ask(request)
-    assert isinstance(answer, Renewed)
+    assert isinstance(answer, messages.Renewed)
     living.terms, living.seen = answer.terms, answer.seen
     return answer
 
@@ -644,6 +622,6 @@ def test_adopted_leases_count_for_the_peak(server: RedisServer) -> None:
     create(store, wall_ms())
     living = [holder(store).claim() for _ in range(3)]
     server.client().delete(*pool_keys("peak"))
-    assert all(isinstance(each.ask_renew(), Renewed) for each in living)
+    assert all(isinstance(each.ask_renew(), messages.Renewed) for each in living)
     info = WorkerPool(server.url, "peak").info()
     assert (info.adopted, info.used, info.peak) == (3, 3, 3)
