@@ -1,12 +1,11 @@
 """The settings are declared once: connect(), variables, the command line, the service and the docs follow."""
 
 import asyncio
-import enum
 import inspect
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -254,16 +253,6 @@ def test_numbers_of_numpy_are_numbers_everywhere() -> None:
     for wrong in wrongs:
         with pytest.raises(snowredis.SnowredisError):
             layout.decode(wrong)
-
-
-class Named(str, enum.Enum):  # noqa: UP042 - of a StrEnum, format() shows the value
-    POOL = "orders"
-    DURABILITY = "assured"
-
-
-def test_text_of_an_enum_is_its_value() -> None:
-    ids = snowredis.connect("redis://h", pool=Named.POOL, durability=cast("Any", Named.DURABILITY))
-    assert f"{ids.pool} {ids._config.durability}" == "orders assured"
 
 
 def test_other_variables_that_the_library_reads_are_not_taken_for_settings() -> None:

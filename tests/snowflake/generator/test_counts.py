@@ -78,18 +78,6 @@ def test_a_reply_that_was_late_makes_no_clock_off(
     assert ids.clock_reading.offset_ms == -5_000
 
 
-def test_renewals_and_lost_leases_are_counted(pool: MemoryPool, clock: ManualClock) -> None:
-    ids = pool.connect(layout="41/0/2/0/10", ttl=3)
-    ids.next_id()
-    ids._beat()
-    assert (ids.counts.claims, ids.counts.renewals, ids.counts.leases_lost) == (1, 1, 0)
-    clock.advance(60_000)
-    heir = pool.connect(layout="41/0/2/0/10", ttl=3)
-    heir.next_id()
-    ids._beat()
-    assert ids.counts.leases_lost == 1
-
-
 def test_a_child_counts_anew(pool: MemoryPool) -> None:
     ids = pool.connect()
     ids.next_id()

@@ -8,7 +8,7 @@ import pytest
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
-from snowredis.errors import LeaseExpired, SnowredisError, StoreUnavailable
+from snowredis.errors import LeaseExpired
 from snowredis.snowflake.generator import SnowflakeGenerator
 from snowredis.snowflake.lease import context
 from snowredis.snowflake.protocol.pool_config import PoolConfig
@@ -146,43 +146,6 @@ def test_no_living_worker_pauses_when_redis_comes_back_empty_nor_in_the_next_out
         fleet.beat(ids, ms=3_600_000)
         assert fleet.make(ids) == OUT
     assert fleet.ids == sorted(fleet.ids)
-
-
-def test_whoever_lost_the_worker_id_goes_on_while_the_pool_is_full(fleet: Fleet) -> None:
-    small = Layout(backup_bits=2, worker_bits=0, sequence_bits=10)
-    fleet = Fleet(PoolConfig(name="small", layout=small, ttl_ms=TTL_MS, outage_reserve_ms=DAY_MS))
-    asleep = fleet.generator()
-    fleet.make(asleep)
-    fleet.clock.advance(TTL_MS + 1)
-    heir = fleet.generator()
-    assert fleet.make(heir) == 0
-    fleet.clock.advance(1)
-    # the worker id is somebody else's, and there is no other
-    for _ in range(5):
-        assert fleet.make(asleep) == OUT
-        fleet.beat(asleep, heir)
-        assert fleet.make(heir) == 0
-    assert asleep.lease is not None
-    heir.close()
-    fleet.beat(asleep)
-    # the first lane stays reserved to its end
-    assert fleet.make(asleep) == 1
-
-
-@pytest.mark.parametrize("end", ["suspend", "close"])
-def test_a_suspended_or_closed_generator_has_no_outage_lane(fleet: Fleet, ids: SnowflakeGenerator, end: str) -> None:
-    fleet.make(ids)
-    fleet.redis.away = True
-    fleet.clock.advance(TTL_MS)
-    assert fleet.make(ids) == OUT
-    getattr(ids, end)()
-    with pytest.raises(SnowredisError):
-        ids.next_id()
-    assert not ids.in_outage_lane
-    if end == "suspend":
-        ids.resume()
-        with pytest.raises(StoreUnavailable):
-            ids.next_id()
 
 
 def test_it_stays_closed_if_the_clocks_of_the_host_differ(fleet: Fleet, ids: SnowflakeGenerator) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
-from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
+from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.snowflake.protocol.messages import Granted, Renewed, Settling
 from snowredis.snowflake.protocol.pool_config import PoolConfig, pool_keys
 from snowredis.snowflake.protocol.record import LeaseRecord
@@ -20,41 +20,9 @@ from tests.support.servers import RedisServer
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=30_000)
-SHORT = replace(LONG, ttl_ms=120, max_clock_lead_ms=10, failover_slack_ms=10)
-
-
-def again(store: RedisStore, server: RedisServer, config: PoolConfig) -> RedisStore:
-    """Return the pool of the same name, with other constants."""
-    return RedisStore(server.url, replace(config, name=store.config.name))
 
 
 # --- deleted ---------------------------------------------------------------------------------------
-
-
-def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_keys(server: RedisServer) -> None:
-    store = new_pool(server, LONG)
-    name, client = store.config.name, server.client()
-    old = holder(store).claim()
-    assert old.release()
-    version = int(client.hget(pool_keys(name)[0], "version") or 0)
-    done = WorkerPool(server.url, name).delete()
-    assert (done.alive, done.over, done.end_ms) == (0, True, old.until_ms)
-    left: Any = client.hgetall(pool_keys(name)[0])
-    assert not [field for field in left if field.startswith(("w:", "t:"))]
-    # a Redis with maxmemory-policy volatile-* evicts keys with an expiry time
-    assert client.ttl(pool_keys(name)[0]) == -1
-    # nothing to look at, nothing to delete
-    looked = WorkerPool(server.url, name)
-    assert name not in looked.pools()
-    for read in (looked.info, looked.workers, looked.delete):
-        with pytest.raises(PoolNotFound):
-            read()
-    # the pool that comes after it stays, and has no other incarnation again
-    reply = holder(again(store, server, SHORT)).settling()
-    assert reply.floor_ms == done.end_ms
-    assert reply.seen.version > version
-    assert name in looked.pools()
-    assert client.ttl(pool_keys(name)[0]) == -1
 
 
 @pytest.mark.parametrize("refused", ["hdel", "zadd", "hset", "xadd", "unlink", "hincrby"])
