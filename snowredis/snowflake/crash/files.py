@@ -43,8 +43,6 @@ VARIABLE = "SNOWREDIS_CRASH_RECORDS"
 OFF = "off"
 # files of closed generators that still record a lease or a claim: enough for an exit during an outage, and no more
 MOST_UNRELEASED = 8
-# how often the time of a file is set; sweep.py removes files that are older by far
-TOUCH_S = 300.0
 # <sys/mman.h>, on Linux and macOS; Python's mmap has no name for it
 MAP_FIXED = 0x10
 
@@ -132,7 +130,6 @@ class RecordFile:
 
     def __init__(self, files: RecordFiles, path: str, pid: int, header: memoryview) -> None:
         self._files, self._path, self._pid, self._header = files, path, pid, header
-        self._touched_s = time.monotonic()
 
     @property
     def is_writer(self) -> bool:
@@ -145,12 +142,9 @@ class RecordFile:
             self._header[1] = end
 
     def touch(self) -> None:
-        """Set the time of the file now and then, for those who remove old ones; called at each claim and heartbeat."""
-        now_s = time.monotonic()
-        if now_s - self._touched_s > TOUCH_S:
-            self._touched_s = now_s
-            with contextlib.suppress(OSError):
-                os.utime(self._path)
+        """Set the time of the file, for those who remove old ones; called at each claim and heartbeat."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path)
 
     def close(self, *, records_lease: bool) -> None:
         """Remove the file, whose generator makes no more ids.
