@@ -127,7 +127,7 @@ class DeadProcesses:
     def _sees_death(self, access: RecordAccess, *, only_next: bool) -> bool:
         """Return whether sweep() has something to do. Now and then, removes files that nobody asks for any more."""
         if time.time_ns() // 1000 % CLEAN_ONE_IN == 0:
-            remove_unused()
+            remove_unused(access.own)
         found = [*_files(access.siblings), *_files(access.children)]
         if only_next and found:
             self._next += 1
@@ -164,11 +164,13 @@ def sweep(store: messages.Store, access: RecordAccess, talk: Callable[..., int],
     return released
 
 
-def remove_unused() -> None:
+def remove_unused(own: ProcessName) -> None:
     """Remove files of families that nobody asks for any more."""
-    for files, text, _ in _records(MOST_CLEANED):
+    for files, text, name in _records(MOST_CLEANED):
+        # a process that is seen to live may have had no heartbeat in a long outage
+        may_live = name.process.namespace == own.namespace and not has_ended(name.process, own)
         with contextlib.suppress(OSError):
-            if files.age_s(text) > UNUSED_S and not _lasts(files, text):
+            if not may_live and files.age_s(text) > UNUSED_S and not _lasts(files, text):
                 files.remove(text)
 
 

@@ -372,7 +372,7 @@ def test_a_file_remains_as_long_as_its_outage_lane_can_be_taken_over(
     assert CrashRecord(Owned(), page, inode).write(held.credentials(NO_STATS))
     path.write_bytes(page)
     monkeypatch.setattr(sweep, "UNUSED_S", -1.0)
-    sweep.remove_unused()
+    sweep.remove_unused(own)
     assert bool(files_in(records)) == remains
 
 
@@ -394,11 +394,12 @@ def test_files_that_nobody_asks_for_any_more_are_removed_in_time(
         (directory / str(FileName(process, "1"))).touch()
     for unused_s in (60.0, -1.0):
         monkeypatch.setattr(sweep, "UNUSED_S", unused_s)
-        sweep.remove_unused()
+        sweep.remove_unused(own)
         left.append(len(files_in(records)))
-    assert left == [3, 0]
+    assert left == [3, 1]
     # with its files, a directory is gone
-    assert list(records.iterdir()) == []
+    assert list(records.iterdir()) == [here]
+    assert name_of(*files_in(records)).process == own
 
 
 def test_other_files_in_the_directory_are_left_alone(records: Path) -> None:
