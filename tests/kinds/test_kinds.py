@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import pickle
 import threading
 import time
 import tomllib
@@ -31,6 +32,8 @@ def test_ids_of_every_kind_are_what_its_description_says(kind: str, settings: di
         assert ids.next_ids(0) == []
         with pytest.raises(snowredis.ConfigError, match=r"next_ids\(-1\)"):
             ids.next_ids(-1)
+        with pytest.raises(TypeError, match="cannot be pickled or copied"):
+            pickle.dumps(ids)
 
 
 def test_ids_that_are_called_sortable_sort_by_the_time_at_which_they_were_made(

@@ -1,9 +1,7 @@
 """DatedGenerator on a real redis-server, whose clock is stepped by a preloaded library."""
 
-import asyncio
 import random
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +26,6 @@ def test_numbers_start_again_each_period_of_the_zone(stage: Stage) -> None:
     assert ids.next_id() == "INV-20261122-000003"
     stage.set("2026-11-22T23:00:00")
     assert [ids.next_id(), next(ids)] == ["INV-20261123-000001", "INV-20261123-000002"]
-    assert isinstance(ids, snowredis.IdGenerator)
     for period, first, later in [
         ("hour", "2026112223-000001", "2026112300-000001"),
         ("month", "202611-000001", "202612-000001"),
@@ -190,17 +187,6 @@ def test_no_text_comes_twice_whatever_is_lost_and_wherever_the_clock_is_set(stag
                 closed += 1
     assert len(set(made)) == len(made) > 100
     assert closed > 0
-
-
-# --- several users ------------------------------------------------------------------------------------
-
-
-def test_threads_and_coroutines_of_several_processes_share_the_numbers(stage: Stage) -> None:
-    users = [stage.generator(period="year") for _ in range(3)]
-    with ThreadPoolExecutor(3) as threads:
-        made = list(threads.map(lambda user: user.next_id(), users * 200))
-    made += asyncio.run(users[0].anext_ids(100))
-    assert sorted(int(text[5:]) for text in made) == list(range(1, 701))
 
 
 # --- settings -----------------------------------------------------------------------------------------
