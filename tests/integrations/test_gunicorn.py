@@ -1,4 +1,4 @@
-"""gunicorn: real arbiters on a private Redis: hooks, gevent, kills of all, and a Redis that is away."""
+"""gunicorn: real arbiters on a private Redis: hooks, gevent, and a Redis that is away; test_hosts.py has kills."""
 
 import json
 import logging
@@ -55,21 +55,6 @@ def test_gevent_may_be_patched_in_the_configuration_and_greenlets_renew_leases(
         assert running.end() == 0
         assert running.workers() == []
         assert "MonkeyPatchWarning" not in running.log.read_text()
-
-
-def test_workers_that_are_killed_at_once_are_released_by_those_that_replace_them(serve: Any) -> None:
-    with serve("--workers=4") as running:
-        first = running.wait_until_ready(4)
-        # who is killed before it has its lease from the reply made no id, and counts as no death
-        eventually(lambda: all(each.renewed_ms > each.claimed_ms for each in running.workers()), "four heartbeats")
-        for pid in first:
-            os.kill(pid, signal.SIGKILL)
-        running.wait_until_ready(4)
-        eventually(lambda: not first & running.holders(), "leases released")
-        # gunicorn loses a signal for a worker that has just been forked
-        eventually(lambda: len(running.holders()) == 4, "four leases of those that replace them")
-        assert running.ended() == {("died", pid) for pid in first}
-        assert running.end() == 0
 
 
 def test_a_worker_that_is_killed_while_redis_is_away_is_replaced_at_once(
