@@ -30,7 +30,7 @@ class Project:
         self.directory = directory
 
     def run(self, *command: str, fails: bool = False, cold: bool = False, **environment: str) -> str:
-        variables = {"DJANGO_SETTINGS_MODULE": "web.settings"} | environment
+        variables = {"DJANGO_SETTINGS_MODULE": "web.settings_of_tests"} | environment
         done = finished(*command, cwd=self.directory, timeout_s=80, forked=not cold, imported=IMPORTED, **variables)
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -51,6 +51,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Project that is migrated once."""
 
     def make(directory: Path) -> None:
+        assert finished("-m", "django", "startproject", "web", str(directory)).returncode == 0
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(TEMPLATE, directory, ignore=ignored, dirs_exist_ok=True)
         project = Project(directory)

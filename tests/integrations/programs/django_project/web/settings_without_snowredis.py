@@ -1,5 +1,5 @@
 """The settings of the project, of which none is for snowredis."""
 
-from web.settings import *  # noqa: F403
+from web.settings_of_tests import *  # noqa: F403
 
 del SNOWREDIS  # noqa: F821
