@@ -19,8 +19,6 @@ from snowredis.snowflake.upkeep.pace import Pace
 
 # a thread that waits ends within a millisecond; one that talks to Redis may need seconds
 _LONGEST_WAIT_S = 0.2
-# in place of the number of a thread
-_ENDED = -1
 # after a beat that raised
 _AGAIN_S = 0.5
 
@@ -38,8 +36,9 @@ class Heartbeat:
         # released by stop(), which a signal handler may call at any moment: setting a threading.Event is not reentrant
         self._stopping = threading.Lock()
         self._stopping.acquire()
-        # this lock is held until the thread ends
+        # held until the thread has ended
         self._running, self._thread = threading.Lock(), 0
+        self._running.acquire()
         self._generator, self._abandon = generator, abandon
 
     def start(self, first_s: float, name: str) -> None:
@@ -48,14 +47,13 @@ class Heartbeat:
         Raises:
             RuntimeError: the system refuses a thread.
         """
-        self._running.acquire()
         start_thread(lambda: self._run(first_s), name)
         EXIT.hold(self)
 
     @property
     def has_ended(self) -> bool:
         """True once the thread has ended, whoever ended it."""
-        return self._thread == _ENDED
+        return not self._running.locked()
 
     def stop(self) -> None:
         """Ask the thread to end; does not wait for it."""
@@ -89,8 +87,6 @@ class Heartbeat:
         try:
             self._beat(delay_s)
         finally:
-            self._thread = _ENDED
-            # released last, so that the thread has ended when another one can run
             self._running.release()
 
     def _beat(self, delay_s: float) -> None:
