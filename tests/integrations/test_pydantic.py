@@ -1,21 +1,20 @@
 """Ids in pydantic models, and in FastAPI's paths, queries, bodies and responses."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any
 
-import httpx
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from starlette.testclient import TestClient
 
 import snowredis
 from snowredis.integrations.pydantic import PATTERN, JsonSnowflakeId
 from snowredis.testing import memory_pool
 
 ID = 249734652741287937
-Ask = Callable[..., httpx.Response]
+Ask = Callable[..., Any]
 adapter: TypeAdapter[int] = TypeAdapter(JsonSnowflakeId)
 
 
@@ -106,12 +105,7 @@ def ask() -> Ask:
     def write(order: Order) -> dict[str, Any]:
         return {"type": type(order.id).__name__, "order": order}
 
-    async def asked(method: str, path: str, **options: Any) -> httpx.Response:
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
-            return await client.request(method, path, **options)
-
-    return lambda *request, **options: asyncio.run(asked(*request, **options))
+    return TestClient(app).request
 
 
 def test_fastapi_reads_ids_from_path_query_and_body_and_answers_with_strings(ask: Ask) -> None:

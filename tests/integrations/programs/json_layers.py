@@ -3,7 +3,6 @@
 Local classes: each function is read as one example. The packages that are shown are loaded one by one.
 """
 
-import asyncio
 import json
 from typing import Any
 
@@ -172,13 +171,9 @@ def _model() -> Any:
 
 def _get(app: Any) -> str:
     """Return the body of GET /."""
-    import httpx
+    from starlette.testclient import TestClient
 
-    async def get() -> str:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
-            return (await client.get("/")).text
-
-    return asyncio.run(get())
+    return TestClient(app).get("/").text
 
 
 # the first cell of a row of the page -> what makes JSON as the row says
