@@ -65,18 +65,16 @@ def makes_ids(column: sa.Column[Any]) -> bool:
 def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The process has a generator in memory; the list says how many ids each batch has, awaited ones below 0."""
     made: list[int] = []
-    next_ids, anext_ids = SnowflakeGenerator.next_ids, SnowflakeGenerator.anext_ids
 
-    def counted(self: SnowflakeGenerator, count: int) -> list[int]:
-        made.append(count)
-        return next_ids(self, count)
+    def counted(sign: int, make: Callable[[SnowflakeGenerator, int], Any]) -> Callable[[SnowflakeGenerator, int], Any]:
+        def call(ids: SnowflakeGenerator, count: int) -> Any:
+            made.append(sign * count)
+            return make(ids, count)
 
-    async def awaited(self: SnowflakeGenerator, count: int) -> list[int]:
-        made.append(-count)
-        return await anext_ids(self, count)
+        return call
 
-    monkeypatch.setattr(SnowflakeGenerator, "next_ids", counted)
-    monkeypatch.setattr(SnowflakeGenerator, "anext_ids", awaited)
+    monkeypatch.setattr(SnowflakeGenerator, "next_ids", counted(1, SnowflakeGenerator.next_ids))
+    monkeypatch.setattr(SnowflakeGenerator, "anext_ids", counted(-1, SnowflakeGenerator.anext_ids))
     with snowredis.connect(memory_pool()) as ids, use(ids):
         yield made
 

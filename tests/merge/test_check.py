@@ -44,10 +44,13 @@ def write(directory: Path, sources: Mapping[str, Sequence[object]]) -> list[str]
     return texts
 
 
-def check(directory: Path, sources: Mapping[str, Sequence[object]], layout: Layout = LAYOUT) -> CheckResult:
-    parsed = parse_sources(write(directory, sources))
+def check(texts: Sequence[str], layout: Layout = LAYOUT, export: Path | None = None) -> CheckResult:
+    sources = parse_sources(texts)
     with Workspace() as workspace:
-        return check_sources(workspace, parsed, layout, Progress(), now_ms=NOW_MS)
+        result = check_sources(workspace, sources, layout, Progress(), now_ms=NOW_MS)
+        if export is not None:
+            export_duplicates(workspace, sources, export)
+    return result
 
 
 SOME_IDS = st.one_of(
@@ -90,7 +93,7 @@ def test_the_verdict_is_that_of_plain_python(values: list[list[object]]) -> None
         for at, (name, column) in enumerate(named.items())
     }
     with tempfile.TemporaryDirectory() as directory:
-        result = check(Path(directory), named)
+        result = check(write(Path(directory), named))
     times: dict[int, Counter[str]] = defaultdict(Counter)
     problems: Counter[tuple[str, ProblemKind]] = Counter()
     for name, column in named.items():
@@ -119,7 +122,7 @@ def test_the_verdict_is_that_of_plain_python(values: list[list[object]]) -> None
 def test_an_id_with_more_bits_than_its_layout_is_a_problem(tmp_path: Path) -> None:
     safe = layouts["js-safe"]
     good = safe.compose(tick=safe.tick_at(NOW_MS - 5000), worker=3)
-    result = check(tmp_path, {"a": [good, 1 << 53, (1 << 53) - 1]}, safe)
+    result = check(write(tmp_path, {"a": [good, 1 << 53, (1 << 53) - 1]}), safe)
     assert [(each.kind, each.count, each.examples) for each in result.problems] == [
         (ProblemKind.OTHER_LAYOUT, 2, [str((1 << 53) - 1), str(1 << 53)])
     ]
@@ -136,10 +139,10 @@ def test_duckdb_prints_no_progress_of_its_own_into_the_report() -> None:
 def test_nothing_is_left_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    check(tmp_path, {"a": [an_id(5)]})
+    check(write(tmp_path, {"a": [an_id(5)]}))
     assert list((tmp_path / "tmp").iterdir()) == []
     with pytest.raises(MergeError):
-        check(tmp_path, {"a": ["x", "y"]})
+        check(write(tmp_path, {"a": ["x", "y"]}))
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -165,18 +168,12 @@ def test_a_signal_that_comes_while_sqlite_adds_up_rows_is_an_interrupt(
 def test_several_files_can_be_one_source(tmp_path: Path) -> None:
     for at in range(3):
         (tmp_path / f"part-{at}.txt").write_text(f"{an_id(5)}\n{an_id(6 + at)}\n")
-    with Workspace() as workspace:
-        sources = parse_sources([f"all={tmp_path}/part-*.txt"])
-        result = check_sources(workspace, sources, LAYOUT, Progress(), now_ms=NOW_MS)
+    result = check([f"all={tmp_path}/part-*.txt"])
     assert [source.ids for source in result.sources] == [6]
     assert [(part.sources, part.ids, part.rows) for part in result.duplicates] == [(("all",), 1, 3)]
 
 
 def test_duplicates_are_exported(tmp_path: Path) -> None:
     ids = [an_id(second) for second in (5, 6, 7)]
-    texts = write(tmp_path, {"a": ids, "b": [ids[1], ids[1]]})
-    with Workspace() as workspace:
-        sources = parse_sources(texts)
-        check_sources(workspace, sources, LAYOUT, Progress(), now_ms=NOW_MS)
-        export_duplicates(workspace, sources, tmp_path / "out.csv")
+    check(write(tmp_path, {"a": ids, "b": [ids[1], ids[1]]}), export=tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text().splitlines() == ["id,source,times", f"{ids[1]},a,1", f"{ids[1]},b,2"]
