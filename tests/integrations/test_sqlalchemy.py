@@ -3,21 +3,13 @@
 import asyncio
 import pickle
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import (
-    DeclarativeBase,
-    Mapped,
-    MappedAsDataclass,
-    Session,
-    declared_attr,
-    mapped_column,
-    relationship,
-)
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 from sqlalchemy.schema import CreateTable
 
 import snowredis
@@ -123,47 +115,6 @@ def test_a_default_of_the_columns_own_is_kept() -> None:
     )
     assert getattr(table.c.id.default, "arg", None) == 7
     assert not makes_ids(table.c.other)
-
-
-key = Annotated[int, mapped_column(SnowflakeId, primary_key=True)]
-snow = Annotated[int, "snow"]
-
-
-class Mixin:
-    id: Mapped[int] = mapped_column(SnowflakeId, primary_key=True)
-
-    @declared_attr
-    def customer_id(cls) -> Mapped[int]:  # noqa: N805
-        return mapped_column(SnowflakeId, sa.ForeignKey("customer.id"))
-
-
-class First(Mixin, Base):
-    __tablename__ = "first"
-
-
-class DataclassBase(MappedAsDataclass, DeclarativeBase):
-    type_annotation_map = {snow: SnowflakeId}  # noqa: RUF012
-
-
-class Third(DataclassBase):
-    __tablename__ = "third"
-    id: Mapped[key] = mapped_column(init=False)
-    number: Mapped[snow] = mapped_column(init=False)
-    maybe: Mapped[snow | None] = mapped_column(default=None)
-
-
-class Special(SnowflakeId):
-    cache_ok = True
-
-
-class Fourth(Base):
-    __tablename__ = "fourth"
-    id: Mapped[int] = mapped_column(Special(), primary_key=True)
-
-
-@pytest.mark.parametrize(("model", "columns"), [(First, ["id"]), (Third, ["id", "number"]), (Fourth, ["id"])])
-def test_mixins_annotations_dataclasses_and_subclasses_make_ids(model: Any, columns: list[str]) -> None:
-    assert [column.name for column in model.__table__.c if makes_ids(column)] == columns
 
 
 def test_a_key_is_a_bigint_that_no_database_counts_up() -> None:
