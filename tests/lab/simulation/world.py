@@ -12,7 +12,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from greenlet import getcurrent, greenlet
 
@@ -223,13 +223,6 @@ class SimLock:
     def _pass_on(self) -> None:
         if self.owner is None and self._waiting:
             self._world.wake(self._waiting.popleft())
-
-    def __enter__(self) -> Self:
-        self.acquire()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.release()
 
     def copy(self, parent: Any, child: Any, let_in: Callable[[], object] | None) -> SimLock:
         """Return the child's copy: held by the thread that forked, by one that the child does not have, or free."""
