@@ -359,6 +359,29 @@ def obstacles(name: str, first: Table, second: Table | None, *, runs_triggers: b
         )
 
 
+# a number as a merge moves it in a text
+_PLAIN = re.compile("[1-9][0-9]{0,18}")
+
+
+def plain(column: TableColumn, value: Any) -> Any:
+    """Return a value as it is compared: the same for every driver."""
+    if value is None or isinstance(value, bytes | int):
+        return int(value) if isinstance(value, bool) else value
+    if isinstance(value, dict | list):
+        return json.dumps(value, default=str)
+    text = str(value)
+    if column.kind in ("int", "float"):
+        text = text.removesuffix(".0")
+        return int(text) if text.removeprefix("-").isdecimal() else text
+    return text
+
+
+def whole(values: Iterable[Any]) -> set[int]:
+    """Return the positive whole numbers among values, those in texts included."""
+    texts = (value.decode("latin-1") if isinstance(value, bytes) else value for value in values)
+    return {int(text) for text in texts if (_PLAIN.fullmatch(text) if isinstance(text, str) else text and text > 0)}
+
+
 def parents_first(tables: Mapping[str, Table], names: list[str]) -> tuple[list[str], list[str]]:
     """Return tables in an order in which parents come first, and how the foreign keys of circles are named."""
     left, ordered, late = list(names), list[str](), list[str]()
@@ -373,13 +396,16 @@ def parents_first(tables: Mapping[str, Table], names: list[str]) -> tuple[list[s
 
 # --- what names say ---------------------------------------------------------------------------------------
 
-_ID_NAME = re.compile(
-    r"(id|guid|uid|oid|owner|leader|master|sender|receiver|author|maker|creator|reporter|parent|child|father|mother|"
-    r"partner|spouse|friend|target|by|bidder|seller|buyer|captain|sponsor|apprentice|recruiter|invitee|inviter|editor|user|"
-    r"player|char|character|account|guild|clan|family|party|team|assignee|member|winner|loser|killer|victim|summoner)"
-    r"s?_?\d*$|(^|_)(to|from)_?\d*$",
-    re.IGNORECASE,
+# what a row is to another one: the table of such ids is called otherwise
+_ROLE = (
+    "owner|leader|master|sender|receiver|author|maker|creator|reporter|parent|child|father|mother|partner|spouse|friend|"
+    "target|by|bidder|seller|buyer|captain|sponsor|apprentice|recruiter|invitee|inviter|editor|user|player|char|character|"
+    "assignee|member|winner|loser|killer|victim|summoner"
 )
+_ID_NAME = re.compile(
+    rf"(id|guid|uid|oid|{_ROLE}|account|guild|clan|family|party|team)s?_?\d*$|(^|_)(to|from)_?\d*$", re.IGNORECASE
+)
+ROLE_NAME = re.compile(f"(^|{_ROLE})$")
 AMOUNT_NAME = re.compile(
     r"((^|_)([xyz]|sp|hp|mp|str|int|dex|agi|vit|luk|map|pos)|time|date|stamp|exp|level|count|amount|price|money|gold|"
     r"cost|points?|score|rank|rating|state|status|flags?|mask|type|kind|slot|size|zone|index|order|position|value|total|"
@@ -400,7 +426,7 @@ LISTED_NAME = re.compile(
 def stem(name: str) -> str:
     """Return a name without what says that it is an id."""
     one = re.sub(r"(_?id|_?guid|_?no)?_?\d*$", "", name.lower()).replace("_", "")
-    return re.sub(r"ies$", "y", one) if one.endswith("ies") else one.rstrip("s")
+    return re.sub(r"ies$", "y", one) if one.endswith("ies") else one.rstrip("s") or one
 
 
 def without_prefix(tables: Iterable[str]) -> dict[str, str]:

@@ -16,14 +16,16 @@ from snowredis.errors import shown
 from snowredis.merge.databases import (
     AMOUNT_NAME,
     LISTED_NAME,
+    ROLE_NAME,
     ROWID,
     Table,
     TableColumn,
     checksum,
     is_named_like_an_id,
     stem,
+    whole,
 )
-from snowredis.merge.evidence import LARGE, Evidence, Lead, Where, share_of, whole
+from snowredis.merge.evidence import LARGE, Evidence, Lead, Where, share_of
 from snowredis.merge.map_file import UNDECIDED, Map, TableMap, families, family_of
 
 
@@ -86,10 +88,11 @@ class Case:
         self.is_key = self.name.lower() in {name.lower() for _, name in evidence.ids} - {"id", ROWID}
         self.is_named = self.is_key or is_named_like_an_id(self.name)
         self.is_listed = bool(LISTED_NAME.search(stem(self.name)))
-        # SQLite numbers each INTEGER PRIMARY KEY, also one that has ids of something outside
+        # SQLite numbers each INTEGER PRIMARY KEY, also one that has ids or places of something outside
         first = evidence.databases[0]
         is_sure = first.kind != "sqlite" or table.name in {each.table for each in first.counters}
-        self.is_counted = column.is_counter and (is_sure or not self.size or not is_named_like_an_id(self.name))
+        is_open = column.is_counter and self.size and (is_named_like_an_id(self.name) or min(self.values) < 0)
+        self.is_counted = column.is_counter and (is_sure or not is_open)
 
     def guess(self) -> Guess:
         """Return what the column seems to be."""
@@ -101,9 +104,8 @@ class Case:
     def of_the_catalog(self) -> Guess | None:
         """Judge a rowid, and both ends of foreign keys."""
         if self.name == ROWID:
-            is_fixed = self.table.name in self.tables.fixed
             known = (where for where, lead in self.evidence.references() if lead.where == self.where)
-            column = None if is_fixed else next(known, None)
+            column = None if self.table.name in self.tables.fixed else next(known, None)
             return Guess("id", f"the rowid of SQLite: {'.'.join(column)} leads to it") if column else Guess("")
         for key in self.table.foreign_keys:
             if self.name in key.columns:
@@ -138,6 +140,8 @@ class Case:
         elif self.column.kind != "float" and (found := self.evidence.parts(*self.where)):
             place, lead, example = found
             return Guess("sql", f"ids of {lead} inside ({place}), as in {example}")
+        elif name := self.evidence.settings(*self.where):
+            return Guess("sql", f"a number where {name}: an id")
         # only numbers that are at one place of all values were found
         why = "bytes: are there ids in them?" if self.column.kind == "bytes" and any(self.values) else ""
         return None if self.column.kind == "other" else Guess("keep", why)
@@ -158,20 +162,19 @@ class Case:
         """Judge what is no number, what a counter numbers, and columns without numbers."""
         table, evidence = self.table, self.evidence
         is_key = self.column.is_counter or table.primary == [self.name]
-        is_fixed = is_key and table.name in self.tables.fixed and not (self._best and self._best.near == 3)
+        is_called = self._best and self._best.near == 3
+        is_fixed = is_key and table.name in self.tables.fixed and not is_called
         if not (self.are_numbers or self.column.kind == "other") or is_fixed:
             return Guess("keep")
         is_part = self.name in table.primary and table.primary != [self.name]
         are_small = all(not isinstance(value, int) or value < 256 for value in self.values)
-        if is_part and are_small and all(0 in each for each in self.sides):
+        if is_part and are_small and all(0 in each for each in self.sides) and not is_called:
             return Guess("keep", "a number within its parent: 0 is among them")
         rule = self._rule_of(self.where)
         if rule == "flake":
             return Guess(rule, "ids of a layout: equal ones get new ids", is_strong=True)
         if rule == "sql":
             return Guess(rule, "its numbers have a mark in high bits, which an offset would change")
-        if is_key and not self.is_counted and (packed := evidence.packed(self.where)):
-            return Guess("sql", f"its {packed[0]} are ids of {packed[1]}")
         if self.is_counted or (self.are_numbers and self.where in self.tables.matched):
             return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
         first, second = ({-each for each in side if isinstance(each, int) and each < 0} for side in self.sides)
@@ -188,13 +191,15 @@ class Case:
 
     @cached_property
     def _leads(self) -> list[Lead]:
-        """Those of the leads that can be meant."""
-        return [lead for lead in self.leads if self.is_key or not self._may_differ(lead)]
+        """Those of the leads that can be meant: of no wider type, or else of an unsigned one of the same width."""
+        limits = (self.column.limit, self.column.limit * 2 + 1)
+        found = ([lead for lead in self.leads if self.is_key or not self._may_differ(lead, limit)] for limit in limits)
+        return next(filter(None, found), [])
 
-    def _may_differ(self, lead: Lead) -> bool:
-        """Return whether these ids are wider than the column, or perhaps the same in both databases."""
+    def _may_differ(self, lead: Lead, limit: int) -> bool:
+        """Return whether these ids are wider than the limit, or perhaps the same in both databases."""
         its = self.evidence.tables[lead.where[0]].columns[lead.where[1]]
-        is_unlike = its.limit > self.column.limit and not (lead.near > 1 and self.is_named)
+        is_unlike = its.limit > limit and not (lead.near > 1 and self.is_named)
         return is_unlike or (lead.where[0] in self.tables.alike and not self.is_named)
 
     @cached_property
@@ -221,9 +226,7 @@ class Case:
         is_own = mine in ("", "u", its) or (its.startswith(mine) and "_" not in table)
         if self.table.primary != [self.name] and not (is_own and self.where in self.evidence.ids):
             return None
-        if not is_own and self._leads and self._leads[0].near > 1 and self._leads[0].where[0] in self.tables.fixed:
-            return Guess("keep", f"ids of {self._leads[0]}, which stay")
-        if is_own or (best and (best.fills or (best.near and self.is_named))):
+        if is_own or (best and (best.ends or (best.near and self.is_named))):
             is_strong = bool(best and best.fills)
             return self._like(best, is_strong=is_strong) if best and not is_own else Guess("id", "key", None, is_strong)
         return Guess("ask", "a key by itself: an id of this table, or of something outside?")
@@ -243,9 +246,8 @@ class Case:
             return Guess("ask", f"called id, and not the id of a row: of {self._leads[0]}, or of a list outside?")
         # if tables are named as the column is, its numbers are of one of them
         nearest = [lead for lead in self._leads if lead.near == self._leads[0].near]
-        staying, moving = (
-            [lead for lead in nearest if (lead.where[0] in self.tables.fixed) == stays] for stays in (True, False)
-        )
+        staying = [lead for lead in nearest if lead.where[0] in self.tables.fixed]
+        moving = [lead for lead in nearest if lead not in staying]
         if not moving:
             return Guess("keep", f"ids of {staying[0]}, which stay")
         best = moving[0]
@@ -254,7 +256,9 @@ class Case:
         guess = self._like(best, is_strong=best.fills and not staying)
         # a table of a few rows is never filled
         is_of_few = self.evidence.is_named_after(self.name, best.where[0]) and best.reach > 0.5
-        is_sure = best.fills or self.is_key or is_of_few
+        # numbers of something outside seldom reach nearly all of the range of ids in both databases
+        is_meant = best.near or best.reach > 0.9 or ROLE_NAME.search(stem(self.name))
+        is_sure = (is_meant and (best.fills or self.is_key)) or is_of_few
         if guess.rule == "flake" or (is_sure and (guess.rule == "id" or best.near)):
             return guess
         is_open = self.size >= 3 or best.near == 3
@@ -307,8 +311,7 @@ class Case:
             share = max((share_of(self.sets, evidence.ids[where]) for where in ids), default=0.0)
             is_of_it = evidence.is_named_after(self.name, name)
             if is_of_it or (self.is_key and share >= 0.5 and self.name in (column for _, column in ids)):
-                is_empty = not any(sample.rows for sample in evidence.samples[name])
-                word = "ask" if share >= 0.2 or is_empty else "keep"
+                word = "ask" if share >= 0.2 or not any(each.rows for each in evidence.samples[name]) else "keep"
                 return Guess(word, f"named like an id of {name}, and {share:.0%} of its values are there")
         if self.is_key or (self.is_named and not self.is_listed):
             if self.is_in_range:
@@ -342,10 +345,8 @@ class Draft:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence, self.catalog, self.tables = evidence, evidence.tables, Tables()
         self.notes: dict[str, list[str]] = defaultdict(list)
-        self.about: list[str] = []
-        self._rows: dict[str, str] = {}
-        # tables of ids alone look the same in any two databases
-        self._bare: list[str] = []
+        # tables of ids alone, which are bare, look the same in any two databases
+        self.about, self._bare, self._rows = list[str](), list[str](), dict[str, str]()
 
     def map(self) -> Map:
         """Return the map."""

@@ -20,7 +20,7 @@ from itertools import count, islice
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from snowredis.merge.databases import ROWID, Progress, Table, TableColumn, nearness, stem, without_prefix
+from snowredis.merge.databases import ROWID, Progress, Table, TableColumn, nearness, plain, stem, whole, without_prefix
 from snowredis.merge.dialects import Database
 
 SAMPLED = 20_000
@@ -42,9 +42,12 @@ _FEW = 5
 LARGE = 10_000
 # a number behind any separator, or behind a word, with a sign between or without
 _TOKEN = re.compile(r"(?<![0-9A-Za-z])(?:([A-Za-z]+)([^0-9A-Za-z])?)?0*([1-9][0-9]{0,18})(?![0-9A-Za-z])")
-# a number as a merge moves it in a text
-_PLAIN = re.compile("[1-9][0-9]{0,18}")
 _HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
+_CODE = re.compile("[0-9a-z]{1,8}|[0-9A-Z]{1,8}")
+# numbers and what divides them
+_LIST = re.compile(r"[0-9]+([,;|/ ]+[0-9]+)+")
+# a name of a setting
+_ID_SETTING = re.compile(r"(\w+[_.-](id|ID)|.*[a-z]I[dD])s?")
 # words and hashes in small letters are none
 _BASE64 = re.compile(r"(?=.*[A-Z])[0-9A-Za-z_/+-]{2,400}={0,2}")
 _NO_TEXT = re.compile("numeric|decimal|interval|money|inet|cidr|macaddr|time|tsvector")
@@ -84,10 +87,9 @@ class Ids:
 
     def share(self, numbers: Iterable[int]) -> float:
         """Return which part of some numbers are among these; any number in the range of a large table may be."""
-        tried = list(numbers)
-        if self.count > len(self.values):
-            return sum(self.low <= number <= self.high for number in tried) / len(tried)
-        return sum(number in self.values for number in tried) / len(tried)
+        tried, is_whole = list(numbers), self.count <= len(self.values)
+        known = self.values if is_whole else range(self.low, self.high + 1)
+        return sum(number in known for number in tried) / len(tried)
 
 
 class Lead(NamedTuple):
@@ -186,7 +188,7 @@ class Evidence:
             size = database.count(table.sql) if len(rows) >= LOOKED // PLACES else len(rows)
             if len(rows) < size and name not in self.partly:
                 self.partly.append(name)
-        return Sample([tuple(map(_plain, columns, row)) for row in rows], at, size)
+        return Sample([tuple(map(plain, columns, row)) for row in rows], at, size)
 
     def _ids(self, side: int, table: Table, column: TableColumn) -> Ids:
         sample, values = self.samples[table.name][side], self.numbers[table.name, column.name][side]
@@ -319,8 +321,8 @@ class Evidence:
             sets = (found[0][place], found[1][place])
             is_balanced = all(len(one) * 8 > len(other) for one, other in (sets, sets[::-1]))
             if max(map(len, sets)) >= _FEW and is_balanced:
-                for lead in self.leads(sets, but=(table, column))[:1]:
-                    if lead.fills:
+                for lead in self.leads(sets, column, (table, column)):
+                    if lead.fills or (lead.near > 1 and place == "numbers"):
                         return place, lead, example[place]
         return None
 
@@ -358,25 +360,39 @@ class Evidence:
                 return kind, good
         return None
 
+    def settings(self, table: str, column: str) -> str:
+        """Return where a text has a number in a row that has the name of an id in both databases; empty: nowhere."""
+        for key in (each.name for each in self.tables[table].written if each.kind == "text" and each.name != column):
+            named = list[set[str]]()
+            for sample in self.samples[table]:
+                pairs = islice(zip(sample.values(key), sample.values(column), strict=True), _TEXTS)
+                named.append({name for name, value in pairs if _ID_SETTING.fullmatch(name or "") and whole([value])})
+            if both := named[0] & named[1]:
+                return f"{key} is {min(both)}"
+        return ""
+
     def packed(self, where: Where) -> tuple[str, Lead] | None:
         """Return which part of numbers are ids, and whose: ids and other numbers were made into one."""
         first, second = self.numbers[where]
         ends = {tuple(each.high for each in ids) for ids in self.ids.values()}
         for by in _DIVISORS if first and second else ():
-            rests, parts = {number % by for number in islice(first, _TRIED)}, list[tuple[str, Two]]()
+            rests, parts = {number % by for number in islice(first, _TRIED)}, list[tuple[str, Two, bool]]()
             # a time in seconds has one multiple, and some rest
             are_kinds = not by & (by - 1) or len({number // by for number in islice(first, _TRIED)}) > 1
-            # amounts have any rest, or are round
-            is_packed = max(rests) << 8 < by or len(rests) * 4 <= min(len(first), _TRIED, by * 2)
-            is_packed &= max(rests) > 0 or by >> 32 > 0
-            if is_packed and (max(first) // by, max(second) // by) in ends:
-                parts.append((f"{by:,}s", [{number // by for number in side} - {0} for side in (first, second)]))
+            # amounts have any rest, or are round; none have only small ones
+            are_small = 0 < max(rests) << 8 < by
+            is_packed = len(rests) * 4 <= min(len(first), _TRIED, by * 2) and max(rests) > 0
+            is_packed = (is_packed or by >> 32 > 0) and (max(first) // by, max(second) // by) in ends
+            if are_small or is_packed:
+                high = [{number // by for number in side} - {0} for side in (first, second)]
+                parts.append((f"{by:,}s", high, are_small))
             if are_kinds and max(rests) << 8 < by and 10**6 <= by <= min(max(first), max(second)):
                 low = [{number % by for number in side if number > by} - {0} for side in (first, second)]
-                parts.append((f"remainders by {by:,}", low))
-            for part, sets in parts:
+                parts.append((f"remainders by {by:,}", low, False))
+            for part, sets, is_sure in parts:
                 leads = self.leads(sets)
-                if leads and (leads[0].ends or (by >> 32 and max(map(len, sets)) >= _FEW)):
+                is_wide = by >> 32 > 0 and max(map(len, sets)) >= _FEW
+                if leads and (leads[0].ends or is_wide or (is_sure and leads[0].fills)):
                     return part, leads[0]
         return None
 
@@ -434,25 +450,6 @@ def _are_ids(pairs: Sequence[tuple[bool, int]], highest: int) -> bool:
 # --- values ----------------------------------------------------------------------------------------------
 
 
-def _plain(column: TableColumn, value: Any) -> Any:
-    """Return a value as it is compared: the same for every driver."""
-    if value is None or isinstance(value, bytes | int):
-        return int(value) if isinstance(value, bool) else value
-    if isinstance(value, dict | list):
-        return json.dumps(value, default=str)
-    text = str(value)
-    if column.kind in ("int", "float"):
-        text = text.removesuffix(".0")
-        return int(text) if text.removeprefix("-").isdecimal() else text
-    return text
-
-
-def whole(values: Iterable[Any]) -> set[int]:
-    """Return the positive whole numbers among values, those in texts included."""
-    texts = (value.decode("latin-1") if isinstance(value, bytes) else value for value in values)
-    return {int(text) for text in texts if (_PLAIN.fullmatch(text) if isinstance(text, str) else text and text > 0)}
-
-
 def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
     """Yield the numbers in a text, in JSON or in bytes, with their places."""
     if isinstance(value, bytes):
@@ -463,6 +460,10 @@ def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
         return
     if _HEXADECIMAL.fullmatch(value):
         yield "hexadecimal", int(value, 16)
+    if _CODE.fullmatch(value):
+        yield "base 36", int(value, 36)
+    if _LIST.fullmatch(value):
+        yield from (("numbers", number) for number in whole(re.split("[^0-9]+", value)))
     if len(value) % 4 == 0 and _BASE64.fullmatch(value):
         yield from ((f"base64 {place}", number) for place, number in _numbers_in(base64.b64decode(value, b"-_")))
     if value[0] in "{[":

@@ -44,6 +44,10 @@ def base64_of(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+def base_36_of(number: int) -> str:
+    return f"{number // 36 or ''}{'0123456789abcdefghijklmnopqrstuvwxyz'[number % 36]}"
+
+
 # a value with the id -> where in it the draft finds the id
 INSIDE: dict[str, tuple[Callable[[int], str], str]] = {
     "text": (lambda i: f"'player.{i}.badge'", "number 1"),
@@ -53,6 +57,7 @@ INSIDE: dict[str, tuple[Callable[[int], str], str]] = {
         "number 1 after player",
     ),
     "hexadecimal": (lambda i: f"'{i:08x}'", "hexadecimal"),
+    "base 36": (lambda i: f"'{base_36_of(i)}'", "base 36"),
     "with zeros before it": (lambda i: f"'INV-{i:06d}'", "number 1"),
     "json in json": (lambda i: f"'{json.dumps({'a': json.dumps({'who': float(i)})})}'", "$.a $.who"),
     "behind a time and an address": (lambda i: f"'2026-01-02 03:04:05 from 10.0.0.7: {i} left'", "number 1"),
@@ -83,6 +88,7 @@ def test_ids_inside_of_values_are_asked_about_with_the_place(draft: Drafted, kin
     ("number", "part"),
     [
         ("{0}05", "its 100s are ids of people.id"),
+        ("min({0}, 55) * 65536 + {0} % 4", "its 65,536s are ids of people.id"),
         ("{0} * 256 + 2", "its 256s are ids of people.id"),
         ("(3 << 24) + {0}", "its remainders by 16,777,216 are ids of people.id"),
         ("{0} * CASE WHEN {0} > 9 THEN -1 ELSE 1 END", "its negative numbers are ids of people.id"),
@@ -161,6 +167,32 @@ GUESSES = {
     "a column that is called as a table is asked about even if it has few values": Guess(
         "s TEXT, people INTEGER, speed INTEGER", lambda s: (f"'{s}{i}', {i * 8}, {i * 8}" for i in (1, 3, 5)), ("people",)
     ),
+    "lists of a few ids are asked about where the name says the table": Guess(
+        "people TEXT, pages TEXT", lambda _: (f"'{i},{i + 9}', '{i},{i + 9}'" for i in (3, 20, 44)), ("people",)
+    ),
+    "settings that are named like ids are asked about": Guess(
+        "name TEXT, value TEXT",
+        lambda s: (f"'owner_id', '{ord(s)}'", f"'motd', '{s}'", "'max_players', '20'"),
+        ("value",),
+        ("value: a number where name is owner_id: an id? Write sql",),
+    ),
+    "a column called after no table is asked about": Guess(
+        "s TEXT, building_id INTEGER", lambda s: (f"'{s}', {i}" for i in range(1, 41)), ("building_id",)
+    ),
+    "a column called after no table is an id if it has nearly all of a table": Guess(
+        "s TEXT, building_id INTEGER", lambda s: (f"'{s}', {i}" for i in IDS), says=('id   = ["building_id"]',)
+    ),
+    "a column called by what a row is to another is an id": Guess(
+        "s TEXT, owner_id INTEGER", lambda s: (f"'{s}', {i}" for i in range(1, 41)), says=('id   = ["owner_id"]',)
+    ),
+    "places of a world are no counted ids": Guess(
+        "pos INTEGER PRIMARY KEY, s TEXT", lambda s: (f"{i * 4096 - 90_000}, '{s}'" for i in IDS), ("pos",)
+    ),
+    "a number within a key is an id if it is called as a table, though 0 is among them": Guess(
+        "people_id INT, n INT, s TEXT, PRIMARY KEY (people_id, n)",
+        lambda s: (f"{i - 1}, {i * 7}, '{s}'" for i in IDS),
+        says=('id   = ["people_id"]',),
+    ),
     "addresses have no ids": Guess(
         "s TEXT, ip TEXT, place TEXT", lambda s: (f"'{s}', '10.0.3.{i}', '10.0.300.{i}'" for i in IDS), ("place",)
     ),
@@ -191,6 +223,20 @@ def test_what_is_guessed_of_a_table_and_asked(draft: Drafted, guess: Guess) -> N
     text = draft(guess.columns, guess.rows)
     assert guess.asked in (None, tuple(asked(text)))
     assert all(part in text for part in guess.says)
+
+
+def test_the_s_of_sid_is_no_plural(draft: Drafted) -> None:
+    marks = "thread_mark (sid INTEGER PRIMARY KEY)", "thread (tid INTEGER PRIMARY KEY)"
+    others = {each: lambda _: map(str, IDS) for each in marks}
+    assert "tid: ids of thread.tid" in draft("s TEXT, tid INT", lambda s: (f"'{s}', {i}" for i in IDS), others=others)
+
+
+def test_a_signed_column_has_ids_of_an_unsigned_one(drafted: Drafted) -> None:
+    tables: Tables = {
+        "hero (id INT UNSIGNED AUTO_INCREMENT PRIMARY KEY, n FLOAT)": lambda _: (f"{i}, 0.5" for i in IDS),
+        "pet (owner_id INT, n FLOAT)": lambda _: (f"{i}, 0.5" for i in IDS),
+    }
+    assert 'id   = ["owner_id"]' in drafted("mariadb", tables)
 
 
 def test_ids_in_types_of_postgresql_are_asked_about(draft: Drafted) -> None:
