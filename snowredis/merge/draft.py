@@ -86,12 +86,12 @@ class Case:
         are_whole = column.kind == "float" and all(isinstance(value, int | None) for value in self.values)
         self.are_numbers = column.kind == "int" or are_whole
         self.is_key = self.name.lower() in {name.lower() for _, name in evidence.ids} - {"id", ROWID}
-        self.is_named = self.is_key or is_named_like_an_id(self.name)
+        self.is_named = (is_named := is_named_like_an_id(self.name)) or self.is_key
         self.is_listed = bool(LISTED_NAME.search(stem(self.name)))
         # SQLite numbers each INTEGER PRIMARY KEY, also one that has ids or places of something outside
         first = evidence.databases[0]
         is_sure = first.kind != "sqlite" or table.name in {each.table for each in first.counters}
-        is_open = column.is_counter and self.size and (is_named_like_an_id(self.name) or min(self.values) < 0)
+        is_open = self.size and (is_named or any(isinstance(value, int) and value < 0 for value in self.values))
         self.is_counted = column.is_counter and (is_sure or not is_open)
 
     def guess(self) -> Guess:
