@@ -167,10 +167,11 @@ def sweep(store: messages.Store, access: RecordAccess, talk: Callable[..., int],
 def remove_unused(own: ProcessName) -> None:
     """Remove files of families that nobody asks for any more."""
     for files, text, name in _records(MOST_CLEANED):
-        # a process that is seen to live may have had no heartbeat in a long outage
-        may_live = name.process.namespace == own.namespace and not has_ended(name.process, own)
+        is_seen = name.process.namespace == own.namespace
         with contextlib.suppress(OSError):
-            if not may_live and files.age_s(text) > UNUSED_S and not _lasts(files, text):
+            is_old = files.age_s(text) > UNUSED_S
+            # a process that lives may have had no heartbeat in a long outage
+            if is_old and (has_ended(name.process, own) or not is_seen) and not _lasts(files, text):
                 files.remove(text)
 
 
