@@ -435,7 +435,7 @@ class Draft:
         for column in table.written if key else ():
             one, other = (sample.values(column.name) for sample in samples)
             are_names = column.kind == "text" and one and len(set(one)) == len(one) and len(set(other)) == len(other)
-            both = set(one) & set(other) - {None} if are_names else set()
+            both = {each for each in set(one) & set(other) if isinstance(each, str)} if are_names else set()
             if key and len(both) >= max(2, 0.1 * min(len(one), len(other))):
                 ids = [dict(zip(s.values(column.name), s.values(key), strict=True)) for s in samples]
                 same = sum(ids[0][name] == ids[1][name] for name in both)

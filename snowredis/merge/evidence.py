@@ -215,7 +215,8 @@ class Evidence:
         if not table.uniques:
             return is_first and name.endswith("id")
         is_own = column.name in table.primary and (name == "id" or stem(name) == stem(self.called[table.name]))
-        return is_own and max(values) - min(values) < 2 * len(values)
+        are_numbers = all(isinstance(each, int) for each in values)
+        return is_own and are_numbers and max(values) - min(values) < 2 * len(values)
 
     # --- where numbers lead ------------------------------------------------------------------------
 
@@ -366,7 +367,7 @@ class Evidence:
             named = list[set[str]]()
             for sample in self.samples[table]:
                 pairs = islice(zip(sample.values(key), sample.values(column), strict=True), _TEXTS)
-                named.append({name for name, value in pairs if _ID_SETTING.fullmatch(name or "") and whole([value])})
+                named.append({name for name, value in pairs if _ID_SETTING.fullmatch(str(name)) and whole([value])})
             if both := named[0] & named[1]:
                 return f"{key} is {min(both)}"
         return ""

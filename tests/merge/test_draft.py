@@ -176,6 +176,17 @@ GUESSES = {
         ("value",),
         ("value: a number where name is owner_id: an id? Write sql",),
     ),
+    "names of settings may be bytes": Guess(
+        "name TEXT, value TEXT", lambda s: ("x'6964', '7'", f"'owner_id', '{ord(s)}'"), ("value",)
+    ),
+    "bytes are no names that both databases have": Guess(
+        "id INTEGER PRIMARY KEY, name TEXT, n INT",
+        lambda s: ("1, x'6964', 7", "2, 'I', 7", "3, 'both', 7", *(f"{i}, '{s}{i}', 7" for i in range(4, 61))),
+        says=("2 rows of each database with the same name, such as 'both'; no key forbids it",),
+    ),
+    "keys of numbers may have bytes and NULL": Guess(
+        "id INT, n INT, PRIMARY KEY (n, id)", lambda s: ("1, 1", "x'ff', 2", f"NULL, {ord(s)}")
+    ),
     "a column called after no table is asked about": Guess(
         "s TEXT, building_id INTEGER", lambda s: (f"'{s}', {i}" for i in range(1, 41)), ("building_id",)
     ),
