@@ -196,7 +196,7 @@ class SnowflakeGenerator(FastPath):
                     # the clock went back and another namespace is in use: its ids are not in order with those before
                     batch.clear()
                 batch += part
-            if guard.is_still(generation):
+            if not count or guard.is_still(generation):
                 return batch
 
     def fill(self, buffer: Any) -> None:
@@ -227,7 +227,7 @@ class SnowflakeGenerator(FastPath):
                 filled = filled + count if first > last else 0
                 last = newest if filled else 0
             # after a fork in between, some of the ids are the parent's: begin again
-            if guard.is_still(generation):
+            if not filled or guard.is_still(generation):
                 return
 
     async def anext_id(self) -> int:
@@ -256,7 +256,7 @@ class SnowflakeGenerator(FastPath):
                 batch += part
                 if len(part) == CHUNK:
                     await sleep(0)
-            if guard.is_still(generation):
+            if not count or guard.is_still(generation):
                 return batch
 
     # --- lease -------------------------------------------------------------------------------------

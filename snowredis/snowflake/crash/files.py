@@ -332,9 +332,10 @@ def made_file(path: str) -> Iterator[int]:
 def _new_file(path: str) -> int:
     """Make a file, and its directory; return its descriptor. Raises OSError."""
     while True:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.dirname(path), 0o700)
         # another process may remove the last file of the family meanwhile, and the directory with it
         with contextlib.suppress(FileNotFoundError):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
             # whatever the umask
             os.chmod(os.path.dirname(path), 0o700)
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -229,6 +229,14 @@ def full(*_: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+def removed(path: Path, patch: pytest.MonkeyPatch) -> None:
+    """Name a directory that was removed while somebody is in it, as one that a container still mounts."""
+    path.mkdir(0o700)
+    patch.chdir(path)
+    path.rmdir()
+    patch.setenv(record_files.VARIABLE, ".")
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -242,13 +250,14 @@ def full(*_: object) -> None:
             lambda path, patch: patch.setenv(record_files.VARIABLE, str(path / "a" / "b")),
             "No such file or directory; make",
         ),
+        (removed, "No such file or directory; make"),
         (lambda _, patch: patch.setattr(os, "posix_fallocate", full), "No space left on device; free .*--shm-size"),
         (
             lambda _, patch: patch.setattr(record_files, "parent_name", lambda _: None),
             "/proc does not show this process",
         ),
     ],
-    ids=["shared", "symlink", "file", "no directory", "full", "hidden"],
+    ids=["shared", "symlink", "file", "no directory", "removed", "full", "hidden"],
 )
 def test_it_is_said_once_why_crash_records_are_off(
     server: RedisServer,

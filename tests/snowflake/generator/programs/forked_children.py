@@ -3,6 +3,7 @@
 HOW: "os.fork", or "in C", so that Python runs no hook.
 """
 
+import asyncio
 import ctypes
 import os
 import sys
@@ -17,6 +18,8 @@ children = []
 for _ in range(4):
     pid = fork()
     if pid == 0:
+        # none needs no lease
+        assert (ids.next_ids(0), ids.fill(bytearray()), asyncio.run(ids.anext_ids(0))) == ([], None, [])
         assert how == "in C" or ids.lease is None
         out = [ids.next_id() for _ in range(int(count))]
         os.write(1, ("\n".join(map(str, out)) + "\n").encode())
