@@ -1,4 +1,4 @@
-"""Read a pool with plain commands: no script is run and nothing is written. Its events are read by events.py."""
+"""Read a pool with plain commands: no script is run and nothing is written. Its events are read by history.py."""
 
 from __future__ import annotations
 
