@@ -48,7 +48,7 @@ class LeaseManager:
         self.conversation = Conversation(store.where)
         self.slot = LeaseSlot(store)
         self.view = PoolView(context)
-        self.dead_processes = DeadProcesses(store, self.conversation.run)
+        self.dead_processes = DeadProcesses(store, self._release_dead)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
         self.ids_made = 0
@@ -331,6 +331,10 @@ class LeaseManager:
             # as in claim(): the token has a reply
             self.slot.set_asked("", "")
             self.slot.clear_record()
+
+    def _release_dead(self, release: Callable[..., int], *args: object) -> int:
+        # in each conversation: nothing connects after close(), nor is under way when suspend() disowns the records
+        return self.conversation.run(lambda: 0 if self.closed or self.suspended else release(*args))
 
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""

@@ -108,6 +108,30 @@ def test_a_beat_leaves_time_for_the_next_renewal_however_many_died(
         assert list(dict.fromkeys(left)) == [4, 3, 2, 1]
 
 
+@pytest.mark.parametrize("end", ["close", "suspend"])
+def test_a_beat_releases_nothing_more_once_its_generator_is_closed_or_suspended(
+    server: RedisServer, records: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    pool = new_pool(server.url)
+    with snowredis.connect(server.url, pool=pool) as ids, contextlib.ExitStack() as holders:
+        ids._lifecycle.thread.heartbeat.stop()
+        others = [holders.enter_context(holder(server.url, pool, layout=None)) for _ in range(3)]
+        for other in others:
+            other.kill()
+        release_dead, released = sweep.release_dead, []
+
+        def release_and_end(*args: Any) -> int | None:
+            released.append(release_dead(*args))
+            # as in a signal handler
+            getattr(ids, end)()
+            return released[-1]
+
+        monkeypatch.setattr(sweep, "release_dead", release_and_end)
+        while not released:
+            ids._beat()
+        assert len(released) == 1
+
+
 def test_a_living_process_keeps_its_lease_whatever_happens_to_it(server: RedisServer, pool: str) -> None:
     with holder(server.url, pool) as process, contextlib.closing(connect(server.url, pool)) as other:
         for number in (0, signal.SIGSTOP):
