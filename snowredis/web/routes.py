@@ -150,6 +150,8 @@ class Routes:
         return messages.json_response(fields, status=problem.status, more=retry, media_type=messages.PROBLEM_JSON)
 
     async def _metrics(self, _request: Request) -> Response:
+        # raises before the start
+        self.pools.find({})
         text = await self._answers.get("metrics", self._metrics_text)
         return Response(text, 200, messages.PLAIN_HEADERS, _METRICS_TEXT)
 

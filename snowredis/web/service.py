@@ -41,6 +41,7 @@ from snowredis.settings import (
     Setting,
     check,
     check_settings,
+    is_in_memory,
     read_variables,
     required_pool,
     required_url,
@@ -102,8 +103,8 @@ def create_app(
     """Create the application. Does not connect.
 
     Args:
-        url, options: as snowredis.connect() takes them, for every pool; settings that are not given are those of the
-            existing pool.
+        url, options: as snowredis.connect() takes them, for pools in a Redis; settings that are not given are those of
+            the existing pool.
         pools: their names, by default that of SNOWREDIS_POOL; requests without ``pool=`` use the first.
         token: required from every client; without one only requests over loopback or a unix socket are allowed.
         hosts: names of the service, without port, besides localhost, 127.0.0.1 and [::1]; "*" allows any.
@@ -118,6 +119,8 @@ def create_app(
         ConfigError: a setting is not valid.
     """
     url, names = required_url(url), [required_pool(None, url)] if pools is None else list(pools)
+    if is_in_memory(url):
+        raise ConfigError("a pool in memory cannot be served, so no service was made. Use embedded:// in its place.")
     options = check_settings(options)
     for name, value in {"wait_s": wait_s, "drain_s": drain_s}.items():
         SERVICE_SETTINGS[name].check(value)

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockMovedBack, PoolExhausted, SnowredisError, StoreUnavailable
-from snowredis.testing import DEFAULT_START_MS
+from snowredis.testing import DEFAULT_START_MS, memory_pool
 from snowredis.web.messages import BINARY, JSON, TEXT, HttpProblem, choose_media_type, problem_of
 from snowredis.web.service import create_app, from_environment
 from tests.support.fake_pool import FakePool
@@ -207,8 +207,9 @@ def test_every_error_has_a_status(error: SnowredisError, status: int, retry_afte
     }
 
 
-def test_a_service_whose_lifespan_nothing_runs_says_so() -> None:
-    answer = TestClient(Starlette(routes=[Mount("/x", app_of(insecure=True, hosts=["*"]))])).get("/x/id")
+@pytest.mark.parametrize("path", ["id", "metrics"])
+def test_a_service_whose_lifespan_nothing_runs_says_so(path: str) -> None:
+    answer = TestClient(Starlette(routes=[Mount("/x", app_of(insecure=True, hosts=["*"]))])).get(f"/x/{path}")
     assert (answer.status_code, "nothing runs its lifespan" in answer.json()["detail"]) == (503, True)
 
 
@@ -226,6 +227,11 @@ def test_settings_that_cannot_work_stop_the_start() -> None:
 def test_a_service_that_cannot_work_is_not_made(options: dict[str, Any]) -> None:
     with pytest.raises(snowredis.ConfigError):
         create_app("redis://127.0.0.1:1/0", **{"pools": ["a"]} | options)
+
+
+def test_a_pool_in_memory_is_not_served() -> None:
+    with pytest.raises(snowredis.ConfigError, match="Use embedded://"):
+        create_app(memory_pool())
 
 
 def test_what_nobody_thought_of_is_500_and_says_nothing(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
