@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from snowredis import errors
+from snowredis.core.lanes import SEALED
 from snowredis.process.log import log
 from snowredis.process.threads import locked
 from snowredis.snowflake.crash.record import Credentials
@@ -263,10 +264,13 @@ class LeaseLifecycle:
     def resume(self) -> None:
         """Allow claims again: the next call that needs a lease claims one. Does not talk to Redis.
 
-        Blocks only while another thread releases the lease.
+        Blocks only while another thread releases the lease, if a handler has claimed one in the middle of this.
         """
         if self._leases.suspended:
-            self._make_void()
+            self._leases.slot.make_void()
+            # a thread that holds the lock may wait for a conversation, which a handler that calls this interrupted
+            if self._generator._position[1] != SEALED:
+                self.renewals.seal_if_lost()
             self._leases.suspended = False
 
     def _make_void(self) -> None:

@@ -561,6 +561,19 @@ def test_a_claim_without_a_reply_is_withdrawn_once(pool: MemoryPool, monkeypatch
     assert [record.token_hash for record in store._records.values()] == [""]
 
 
+def test_resume_does_not_wait_for_a_thread_that_waits_for_redis(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    assert ids.next_id()
+    ids.suspend()
+    resuming = threading.Thread(target=ids.resume, daemon=True)
+    # as a call in that thread, which found the generator suspended
+    with ids._lock:
+        resuming.start()
+        resuming.join(10)
+        assert not resuming.is_alive()
+    assert ids.next_id()
+
+
 def test_a_lease_that_is_granted_while_the_generator_is_closed_is_released(
     pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
