@@ -243,8 +243,15 @@ class Checker:
         if script not in ("renew", "release"):
             return
         request = request_of(script, args)
-        granted = process.granted.get((request["token"], request["worker"]))
-        if granted is None or request["token"] in self._shared_tokens:
+        key = token, _ = request["token"], request["worker"]
+        granted, claim = process.granted.get(key), self.claims.get(key)
+        if token in self._shared_tokens and script == "release":
+            # a process that withdraws its claim may release what a copy of it was granted by the same one
+            if claim is None:
+                self._given_back.add(token)
+            elif request["until_ms"] >= claim.until[0]:
+                claim.clone()
+        if granted is None or token in self._shared_tokens:
             # a dead process had this lease, which may be a copy of this one
             return
         ends = self._ends(process, request["until_ms"], request["outage_ms"])

@@ -240,6 +240,8 @@ def _promote(sim: Simulation, *, lost_us: int, ran_s: int = 1, split_us: int = 0
     sim.say("%s takes over from %s", new.name, old.name)
 
     def end() -> None:
+        # what it acknowledged meanwhile is lost now
+        sim.checker.lose_what_clones_did()
         old.up = False
         network.strayed.clear()
 

@@ -83,6 +83,8 @@ def deposed(sim: Simulation) -> None:
                 sim.world.spawn(process, process.generator._beat)
 
     def end() -> None:
+        # what it acknowledged meanwhile is lost now
+        sim.checker.lose_what_clones_did()
         old.up = False
         if not sim.healed:
             _cut_off(sim, *holders)
