@@ -34,7 +34,7 @@ UNUSED_S = 24 * 3600.0
 # the same for a process that ended while its claim had no reply, in an outage
 UNANSWERED_S = 60.0
 # leases of dead processes that are released by a claim, for which an id has to wait, and by a heartbeat
-MOST_AT_CLAIM, MOST_AT_BEAT = 8, 200
+MOST_AT_CLAIM, MOST_AT_BEAT = 8, 100
 # no more are released after this time, in s, by a claim; and after this part of the time between two heartbeats
 LONGEST_S, BEAT_SHARE = 1.0, 0.25
 # one look in so many removes such files, too, in this many directories
