@@ -135,6 +135,7 @@ class ForkGuard:
     def in_one_process(self, take: Callable[[], T]) -> T:
         """Return what *take* returns; call it again in a child that is forked meanwhile: that is its parent's."""
         while True:
+            # as sees_all_forks, without a call: each batch passes here
             if not self.is_reset or isinstance(self.is_reset, bytes):
                 self.check()
             generation = self.generation

@@ -101,7 +101,7 @@ def test_ids_in_a_part_of_a_number_are_asked_about(draft: Drafted, number: str, 
 
 
 class Guess(NamedTuple):
-    """What is said of one table beside people.
+    """Draft of one table that stands beside people.
 
     Attributes:
         asked: columns that are undecided; None: any.

@@ -1,4 +1,4 @@
-"""What is released: links for a package index, the tools that build it, and the extras that are named anywhere."""
+"""The release: links for a package index, the tools that build it, and the extras that are named anywhere."""
 
 import ast
 import re

@@ -390,8 +390,6 @@ class Checker:
     def released(self, process: Process, held: HeldLease, opened: str) -> None:
         """Record a release: the holder is sealed and has reported which lanes it opened; it uses none any more."""
         claim = self.claims.get((held.token, held.lease.worker))
-        if claim is None and held.token in self._shared_tokens:
-            self._given_back.add(held.token)
         # the last is what the slower of two clones tries: nothing is released
         granted = self._granted_to(process, held)
         if claim is not None and granted is not None and granted.until[0] >= claim.until[0]:

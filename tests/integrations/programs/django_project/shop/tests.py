@@ -366,7 +366,7 @@ def cache(where):
 
 
 class Checks(SimpleTestCase):
-    """What the checks say that cannot work, or repeats ids."""
+    """Checks of Django: settings that cannot work, or that repeat ids."""
 
     def setUp(self):
         # a test runner makes it, and sets DEBUG to False
