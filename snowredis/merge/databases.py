@@ -31,6 +31,8 @@ from snowredis.merge import MergeError, unreadable
 _SUPPORTED = ("sqlite", "postgresql", "mysql", "mariadb")
 # the driver of a URL that names none
 _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
+# user:password@ of a URL, which ends at the last @: a password may hold anything unescaped
+_PASSWORD = re.compile(r"(?<=://)([^:/@]*:).*(?=@)|(?<=[?&])(\w*passw\w*=)[^&#\s]*", re.IGNORECASE | re.DOTALL)
 # what to do, by what the error of a database says
 _ADVICE = {
     "lock (timeout|wait)|locked|deadlock": "another process uses the database: stop the application that writes to it",
@@ -42,9 +44,14 @@ _ADVICE = {
 }
 
 
+def without_password(url: str) -> str:
+    """Return *url* with ``***`` in place of its password."""
+    return _PASSWORD.sub(r"\1\2***", url)
+
+
 def url_of(engine: sa.Engine) -> str:
     """Return the URL of *engine*, without a password."""
-    return engine.url._replace(password=None).render_as_string()
+    return without_password(engine.url._replace(password=None).render_as_string())
 
 
 def with_driver(url: sa.URL) -> sa.URL:
@@ -79,7 +86,7 @@ def open_database(text: str) -> sa.Engine:
         engine = _sqlite(url) if is_sqlite else sa.create_engine(url, connect_args=unprepared, poolclass=sa.NullPool)
     except (ArgumentError, ValueError) as error:
         raise unreadable(
-            f"{shown(text)} is not the URL of a database. Nothing was read; write one such as "
+            f"{shown(without_password(text))} is not the URL of a database. Nothing was read; write one such as "
             "postgresql://user@host/database or sqlite:///file.db."
         ) from error
     except ModuleNotFoundError as error:

@@ -26,15 +26,13 @@ import duckdb
 
 from snowredis.errors import shown
 from snowredis.merge import unreadable
-from snowredis.merge.databases import Progress, open_database, text_literal
+from snowredis.merge.databases import Progress, open_database, text_literal, without_password
 from snowredis.merge.dialects import Database, transaction
 
 # DuckDB's own accounting, which it exceeds by a fifth, measured; beyond it, it writes to the disk
 _MEMORY = "384MiB"
 _NAME = re.compile(r"([A-Za-z0-9_.-]{1,64})=(.+)", re.DOTALL)
 _URL = re.compile(r"[a-z][a-z0-9+_]*://", re.IGNORECASE)
-# user:password@ of a URL; a password may hold an unescaped @, and ends at the last one before the path
-_PASSWORD = re.compile(r"(?<=://)([^:/@\s]*:)[^/\s]*(?=@)|(?<=[?&])(password=)[^&#\s]*", re.IGNORECASE)
 # parts of schema.table.column; a part in double quotes may hold anything, and "" is one quote
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _PARTS = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{1,2}}")
@@ -67,11 +65,6 @@ class Source(NamedTuple):
         """Location and column as text for people, without the password."""
         column = ".".join((*self.table, self.column))
         return without_password(self.location) + (f"#{column}" if column else "")
-
-
-def without_password(url: str) -> str:
-    """Return *url* with ``***`` in place of its password."""
-    return _PASSWORD.sub(r"\1\2***", url)
 
 
 def parse_sources(texts: Sequence[str]) -> list[Source]:
