@@ -147,24 +147,6 @@ MARK, OLD_MAP = "snowredis_merge", "snowredis_merge_map"
 HEAD = ("application", "reviewed", "schema")
 # the column that a table of SQLite without an INTEGER PRIMARY KEY has, too
 ROWID = "rowid"
-_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
-_DIGITS = re.compile(r"(?:decimal|numeric)(?:\((\d+)(?:,0)?\))?")
-_KINDS: tuple[tuple[Kind, str], ...] = (
-    ("array", r".*\[\]"),
-    ("json", "jsonb?"),
-    ("float", "float.*|double.*|real"),
-    ("text", ".*char.*|.*text.*|enum.*|set.*|clob"),
-    ("bytes", ".*blob|.*binary.*|bytea|bit.*"),
-)
-# in SQLite, a type only says what a value is converted to
-_AFFINITIES: tuple[tuple[Kind, str], ...] = (
-    ("int", ".*int.*"),
-    ("text", ".*(char|clob|text).*"),
-    ("bytes", ".*blob.*|"),
-    ("float", ".*(real|floa|doub).*"),
-)
-# the width at which a client shows a number says nothing, and not every version has it
-_WIDTH = re.compile(r"\b((?:tiny|small|medium|big)?int)\(\d+\)", re.IGNORECASE)
 _MAX = (1 << 63) - 1
 
 
@@ -262,7 +244,7 @@ class Counter:
 Query = Callable[[str], list[Any]]
 
 
-def read_tables(query: Query, *, is_sqlite: bool) -> Tables:
+def read_tables(query: Query) -> Tables:
     """Return all tables, but those of this tool."""
     tables = Tables()
     for row in query("tables"):
@@ -276,43 +258,27 @@ def read_tables(query: Query, *, is_sqlite: bool) -> Tables:
         yield from ((table, row) for table, row in rows if table)
 
     for table, row in known("columns"):
-        table.refusals += [f"{row.col} {row.refusal}"] * bool(row.refusal)
-        type_, description = (_WIDTH.sub(r"\1", text) for text in (row.type, row.description))
-        kind, limit = _kind_of(row.type.lower(), is_sqlite=is_sqlite)
-        is_generated, is_counter = bool(row.is_generated), bool(row.is_counter)
-        table.columns[row.col] = TableColumn(
-            row.col, type_, description, kind, limit, is_generated, is_counter, row.collation
+        table.refusals += [f"{row.name} {row.refusal}"] * bool(row.refusal)
+        limit, is_generated, is_counter = int(row.greatest or _MAX), bool(row.is_generated), bool(row.is_counter)
+        table.columns[row.name] = TableColumn(
+            row.name, row.type, row.description, row.kind, min(limit, _MAX), is_generated, is_counter, row.collation
         )
-    keys: dict[tuple[str, str], list[str]] = {}
     for table, row in known("keys"):
-        keys.setdefault((table.name, row.name), []).append(row.col)
-        table.primary += [row.col] * bool(row.is_primary)
-    for (name, _), columns in keys.items():
-        if columns not in tables[name].uniques:
-            tables[name].uniques.append(columns)
-    _read_foreign_keys(tables, known("foreign_keys"))
+        columns = json.loads(row.columns)
+        table.primary += columns * bool(row.is_primary)
+        table.uniques += [columns] * (columns not in table.uniques)
+    for table, row in known("foreign_keys"):
+        if (parent := _name(row.parent_schema, row.parent)) in tables:
+            columns, parents = json.loads(row.columns), json.loads(row.parents)
+            table.foreign_keys.append(ForeignKey(columns, parent, parents, row.timing))
     for table, row in known("triggers"):
         table.triggers.append((row.name, row.mode, row.definition))
+        table.refusals_as_first += [row.refusal] * bool(row.refusal)
     return tables
 
 
 def _name(schema: str | None, table: str) -> str:
     return f"{schema}.{table}" if schema else f".{table}" if table in HEAD else table
-
-
-def _read_foreign_keys(tables: Tables, rows: Iterator[tuple[Table, Any]]) -> None:
-    found: dict[tuple[str, str], ForeignKey] = {}
-    for table, row in rows:
-        parent = _name(row.parent_schema, row.parent)
-        if parent in tables:
-            key = found.setdefault((table.name, row.name), ForeignKey([], parent, [], row.timing))
-            if not key.columns:
-                table.foreign_keys.append(key)
-            key.columns.append(row.col)
-            # SQLite takes a name in any case; PostgreSQL may have both Id and id
-            columns = tables[parent].columns
-            names = [row.parent_col, *(name for name in columns if name.lower() == row.parent_col.lower())]
-            key.parents.append(next((name for name in names if name in columns), row.parent_col))
 
 
 def read_counters(query: Query, tables: Tables) -> list[Counter]:
@@ -321,20 +287,6 @@ def read_counters(query: Query, tables: Tables) -> list[Counter]:
     return [
         Counter(name, row.col, row.name, int(row.last or 0)) for name, row in found if name is None or name in tables
     ]
-
-
-def _kind_of(type_: str, *, is_sqlite: bool) -> tuple[Kind, int]:
-    """Return what values of a type are to a merge, and the greatest number that fits."""
-    if is_sqlite:
-        return next((kind for kind, pattern in _AFFINITIES if re.fullmatch(pattern, type_)), "other"), _MAX
-    base = re.sub(r"\(\d+\)|unsigned|zerofill|signed", "", type_).strip()
-    if base in _BITS:
-        return "int", min(_MAX, (1 << (_BITS[base] - ("unsigned" not in type_))) - 1)
-    if match := _DIGITS.fullmatch(type_.replace(" unsigned", "")):
-        return "int", min(_MAX, 10 ** int(match[1]) - 1) if match[1] else _MAX
-    length = re.search(r"\((\d+)\)", type_)
-    limit = min(_MAX, 10 ** min(int(length[1]), 20) - 1) if length else _MAX
-    return next((kind for kind, pattern in _KINDS if re.fullmatch(pattern, type_)), "other"), limit
 
 
 # --- comparing -------------------------------------------------------------------------------------------
@@ -346,7 +298,7 @@ def checksum(tables: Tables) -> str:
     return hashlib.blake2b(json.dumps(described, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def obstacles(name: str, first: Table, second: Table | None, *, runs_triggers: bool) -> Iterator[str]:
+def obstacles(name: str, first: Table, second: Table | None) -> Iterator[str]:
     """Yield why a table cannot be copied, or how it differs between the databases."""
     if second is None:
         yield f'[{name}] is only in the first database: make them the same, or rows = "skip"'
@@ -359,11 +311,6 @@ def obstacles(name: str, first: Table, second: Table | None, *, runs_triggers: b
         return
     for text in dict.fromkeys(first.refusals + first.refusals_as_first + second.refusals):
         yield f'[{name}] {text}, or rows = "skip"'
-    for trigger, _, _ in first.triggers if runs_triggers else ():
-        yield (
-            f"[{name}] the trigger {trigger} would run at each row, and cannot be switched off: "
-            f"DROP TRIGGER `{trigger}`; and create it again afterwards (SHOW CREATE TRIGGER)"
-        )
 
 
 # a number as a merge moves it in a text

@@ -175,7 +175,7 @@ class Database:
     @functools.cached_property
     def tables(self) -> Tables:
         """The tables, read once."""
-        return read_tables(self.query, is_sqlite=self.kind == "sqlite")
+        return read_tables(self.query)
 
     @functools.cached_property
     def counters(self) -> list[Counter]:

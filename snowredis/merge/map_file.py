@@ -218,7 +218,7 @@ def problems_of(the_map: Map, first: Tables, second: Tables, kind: str) -> Itera
                     yield from (f"[{name}] {text}" for text in _wrong_rule(said, rule, about, kind))
             for key in first[name].foreign_keys:
                 yield from (f"[{name}] {text}" for text in _apart(the_map, name, key))
-            yield from obstacles(name, first[name], second.get(name), runs_triggers=kind == "mysql")
+            yield from obstacles(name, first[name], second.get(name))
 
 
 def _changed_tables(the_map: Map, first: Tables, second: Tables) -> Iterator[str]:

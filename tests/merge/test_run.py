@@ -69,6 +69,12 @@ def test_types_and_widths_that_few_tables_have_are_no_matter(two: Two, merging: 
     urls = two("sqlite", {f"t (id INTEGER PRIMARY KEY, pal BLOB{columns})": empty}, "", row)
     merging(urls, ('keep = ["pal", ', 'id = ["id", "pal"]\nkeep = ['), ('id   = ["id"]\n', ""), code=0)
     assert rows_of(urls[0], "SELECT id, pal FROM t") == [(17, b"17")]
+    tables = {"t (id bit(4) PRIMARY KEY, pet set_kind)": lambda s: ["'0101', '7'"] + ["'0111', '7'"] * (s == "B")}
+    urls = two("postgresql", tables, "CREATE TYPE set_kind AS ENUM ('7')")
+    refused = merging(urls, ('keep = ["id", "pet"]', 'keep = ["id"]\nid = ["pet"]'), ('rows = "?"', 'rows = "first"'))
+    assert "pet is set_kind, which holds no number" in refused.out, refused.out + refused.err
+    merging(urls, ('rows = "?"', 'rows = "first"'), code=0)
+    assert rows_of(urls[0], "SELECT CAST(id AS text) FROM t ORDER BY 1") == [("0101",), ("0111",)]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

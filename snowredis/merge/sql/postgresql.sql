@@ -4,6 +4,8 @@
 SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab,
     quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS sql, '' AS refusal,
     CASE WHEN c.relkind = 'f' THEN 'is a foreign table'
+    WHEN count(*) OVER (PARTITION BY concat(NULLIF(n.nspname, current_schema()) || '.', c.relname)) > 1 THEN
+    'is, with its schema and a dot, called as another table: rename one of them'
     WHEN EXISTS (SELECT FROM pg_class p WHERE p.relispartition AND p.relkind = 'f' AND pg_partition_root(p.oid)
     = c.oid) THEN 'has a partition that is a foreign table: detach it'
     WHEN EXISTS (SELECT FROM pg_inherits JOIN pg_class h ON h.oid = inhrelid
@@ -44,10 +46,16 @@ WITH RECURSIVE deep AS (SELECT a.attrelid, a.attnum, a.atttypid AS type, 0 AS le
     'tstzmultirange', 'datemultirange'
     )) AS is_known FROM deep
     JOIN pg_type t ON t.oid = type GROUP BY 1, 2) SELECT NULLIF(n.nspname, current_schema()) AS schema_name,
-    c.relname AS tab, a.attname::text AS col, CASE WHEN plain = a.atttypid THEN
-    format_type(plain, a.atttypmod) ELSE format_type(plain, modifier) END AS type, concat_ws(' ', format_type(a.atttypid, a.atttypmod), CASE
-    WHEN a.attnotnull THEN 'NOT NULL' END, NULLIF(l.collname, 'default'), CASE
-    WHEN a.attgenerated <> '' THEN 'AS ' || pg_get_expr(d.adbin, d.adrelid) END, details) AS description, a.attgenerated <> '' AS is_generated,
+    c.relname AS tab, a.attname::text AS name, format_type(plain, size) AS type, concat_ws(' ', format_type(a.atttypid, a.atttypmod),
+    CASE WHEN a.attnotnull THEN 'NOT NULL' END, NULLIF(l.collname, 'default'), CASE WHEN a.attgenerated <> ''
+    THEN 'AS ' || pg_get_expr(d.adbin, d.adrelid) END, details) AS description, CASE
+    WHEN b.typname IN ('int2', 'int4', 'int8') OR b.typname = 'numeric' AND (size = -1 OR (size - 4) & 2047 = 0) THEN 'int'
+    WHEN b.typname IN ('text', 'varchar', 'bpchar', 'char', 'citext') THEN 'text' WHEN b.typname = 'bytea' THEN 'bytes'
+    WHEN b.typname IN ('float4', 'float8') THEN 'float' WHEN b.typname IN ('json', 'jsonb') THEN 'json'
+    WHEN b.typcategory = 'A' THEN 'array' ELSE 'other' END AS kind, CASE b.typname WHEN 'int2' THEN '32767'
+    WHEN 'int4' THEN '2147483647' WHEN 'numeric' THEN repeat('9', least(19, (size - 4) >> 16))
+    WHEN 'varchar' THEN repeat('9', least(19, size - 4)) WHEN 'bpchar' THEN repeat('9', least(19, size - 4)) END AS greatest,
+    a.attgenerated <> '' AS is_generated,
     a.attidentity <> '' OR pg_get_expr(d.adbin, d.adrelid) ~* 'nextval' AS is_counter, l.collname AS collation, CASE
     WHEN base IN ('oid', 'regclass', 'lo') THEN
     'is an oid, such as of a large object, which is not in the table: copy what it leads to, and make it a column of bytea or text'
@@ -55,31 +63,33 @@ WITH RECURSIVE deep AS (SELECT a.attrelid, a.attnum, a.atttypid AS type, 0 AS le
     ', which was never tried: change the type'
     WHEN a.attgenerated = '' AND (pg_get_expr(d.adbin, d.adrelid) ~* 'nextval' AND
     to_regclass(substring(pg_get_expr(d.adbin, d.adrelid) FROM 'nextval\(\(''(.*)''::text\)::regclass\)')) IS NULL
-    AND NOT EXISTS (SELECT FROM pg_depend p JOIN pg_class s ON s.oid = p.refobjid
-    WHERE p.refclassid = 'pg_class'::regclass AND p.objid = d.oid AND s.relkind = 'S') OR EXISTS (SELECT
+    AND NOT EXISTS (SELECT FROM pg_depend p JOIN pg_class q ON q.oid = p.refobjid
+    WHERE p.refclassid = 'pg_class'::regclass AND p.objid = d.oid AND q.relkind = 'S') OR EXISTS (SELECT
     FROM pg_depend p JOIN pg_proc f ON f.oid = p.refobjid
     WHERE p.refclassid = 'pg_proc'::regclass AND p.objid = d.oid AND p.classid = 'pg_attrdef'::regclass AND
     f.prosrc ~* 'nextval')) THEN
     'takes numbers of a sequence in a way that the catalog does not tell: drop the default, and set it again afterwards, with the sequence above all numbers'
     END AS refusal FROM types JOIN pg_attribute a USING (attrelid, attnum)
-    JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type b ON b.oid = plain
+    CROSS JOIN LATERAL (SELECT greatest(a.atttypmod, modifier) AS size) s
     LEFT JOIN pg_collation l ON l.oid = a.attcollation
     LEFT JOIN pg_attrdef d ON d.adrelid = attrelid AND d.adnum = a.attnum
     WHERE n.nspname !~ '^pg_|^information_schema$' ORDER BY 1 NULLS FIRST, 2, a.attnum;
 
--- keys: columns of unique keys without a condition or an expression
-SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab, x.relname AS name, a.attname AS col,
-    i.indisprimary AS is_primary FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+-- keys: unique keys without a condition or an expression, and their columns
+SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab, i.indisprimary AS is_primary,
+    json_agg(a.attname ORDER BY k.at)::text AS columns FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
     CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY k (num, at)
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.num
     WHERE i.indisunique AND i.indexprs IS NULL AND i.indpred IS NULL AND k.at <= i.indnkeyatts
-    AND NOT c.relispartition AND n.nspname !~ '^pg_|^information_schema$' ORDER BY 1, 2, i.indisprimary DESC, 3, k.at;
+    AND NOT c.relispartition AND n.nspname !~ '^pg_|^information_schema$'
+    GROUP BY 1, 2, 3, x.relname ORDER BY 1, 2, 3 DESC, x.relname;
 
--- foreign_keys: columns of foreign keys; those of a partition count for its partitioned table
-SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab, k.conname || k.oid AS name,
-    a.attname AS col, NULLIF(pn.nspname, current_schema()) AS parent_schema, p.relname AS parent,
-    b.attname AS parent_col, k.conrelid::regclass || ' ALTER CONSTRAINT ' || quote_ident(k.conname) || '|' || CASE
+-- foreign_keys: foreign keys, and their columns; those of a partition count for its partitioned table
+SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab,
+    json_agg(a.attname ORDER BY u.at)::text AS columns, NULLIF(pn.nspname, current_schema()) AS parent_schema,
+    p.relname AS parent, json_agg(b.attname ORDER BY u.at)::text AS parents, k.conrelid::regclass || ' ALTER CONSTRAINT ' || quote_ident(k.conname) || '|' || CASE
     WHEN k.condeferred THEN 'DEFERRABLE INITIALLY DEFERRED' WHEN k.condeferrable THEN
     'DEFERRABLE INITIALLY IMMEDIATE' ELSE 'NOT DEFERRABLE' END AS timing
     FROM pg_constraint k
@@ -89,11 +99,12 @@ SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab, k.c
     CROSS JOIN unnest(k.conkey, k.confkey) WITH ORDINALITY u (mine, its, at)
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.mine
     JOIN pg_attribute b ON b.attrelid = k.confrelid AND b.attnum = u.its
-    WHERE k.contype = 'f' AND k.conparentid = 0 ORDER BY 1, 2, 3, u.at;
+    WHERE k.contype = 'f' AND k.conparentid = 0
+    GROUP BY n.oid, c.oid, k.oid, pn.oid, p.oid ORDER BY 1, 2, k.conname || k.oid;
 
 -- triggers: triggers that are on, of partitions too
 SELECT NULLIF(n.nspname, current_schema()) AS schema_name, r.relname AS tab, t.tgname AS name, t.tgenabled::text AS mode,
-    t.tgrelid::regclass::text AS definition FROM pg_trigger t
+    t.tgrelid::regclass::text AS definition, NULL AS refusal FROM pg_trigger t
     JOIN pg_class r ON r.oid = COALESCE(pg_partition_root(t.tgrelid), t.tgrelid)
     JOIN pg_namespace n ON n.oid = r.relnamespace
     WHERE NOT t.tgisinternal AND t.tgparentid = 0 AND t.tgenabled IN ('O', 'A') ORDER BY 5, 3;
