@@ -12,14 +12,12 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
-from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -28,9 +26,8 @@ from snowredis.cli.output import printable
 from snowredis.errors import shown
 from snowredis.merge import MergeError, unreadable
 
-_SUPPORTED = ("sqlite", "postgresql", "mysql", "mariadb")
-# the driver of a URL that names none
-_DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
+# kinds of databases, and the driver of a URL that names none; that of SQLite is a part of Python
+_DRIVERS = {"sqlite": "", "postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
 # user:password@ of a URL, which ends at the last @: a password may hold anything unescaped
 _PASSWORD = re.compile(r"(?<=://)([^:/@]*:).*(?=@)|(?<=[?&])(\w*passw\w*=)[^&#\s]*", re.IGNORECASE | re.DOTALL)
 # what to do, by what the error of a database says
@@ -54,14 +51,6 @@ def url_of(engine: sa.Engine) -> str:
     return without_password(engine.url._replace(password=None).render_as_string())
 
 
-def with_driver(url: sa.URL) -> sa.URL:
-    """Return *url* with the driver of its kind of database, if it names none."""
-    driver = _DRIVERS.get(url.drivername)
-    if driver == "pymysql" and "charset" not in url.query:
-        url = url.update_query_dict({"charset": "utf8mb4"})
-    return url.set(drivername=f"{url.drivername}+{driver}") if driver else url
-
-
 def text_literal(text: str) -> str:
     """Return *text* as a literal of SQL, as all databases but MySQL read it, and DuckDB."""
     return "'" + text.replace("'", "''") + "'"
@@ -74,16 +63,23 @@ def open_database(text: str) -> sa.Engine:
         MergeError: not a URL, a database that is not supported, no driver, or no connection.
     """
     try:
-        url = with_driver(sa.make_url(text))
-        if url.get_backend_name() not in _SUPPORTED:
+        url = sa.make_url(text)
+        if url.get_backend_name() not in _DRIVERS:
             raise unreadable(
                 f"{url.get_backend_name()} is not supported. Nothing was read; the URL of a database begins with "
                 "sqlite://, postgresql://, mysql:// or mariadb://."
             )
+        if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+            # SQLite would create the file
+            raise unreadable(
+                f"there is no SQLite file {url.database or ''!r}. Nothing was read; check the path: "
+                "sqlite:///relative.db, sqlite:////absolute.db."
+            )
+        if driver := _DRIVERS.get(url.drivername):
+            url = url.set(drivername=f"{url.drivername}+{driver}")
         # a statement that is prepared on one session of a pooler is unknown to the next
         unprepared = {"prepare_threshold": None} if url.get_driver_name() == "psycopg" else {}
-        is_sqlite = url.get_backend_name() == "sqlite"
-        engine = _sqlite(url) if is_sqlite else sa.create_engine(url, connect_args=unprepared, poolclass=sa.NullPool)
+        engine = sa.create_engine(url, connect_args=unprepared, poolclass=sa.NullPool)
     except (ArgumentError, ValueError) as error:
         raise unreadable(
             f"{shown(without_password(text))} is not the URL of a database. Nothing was read; write one such as "
@@ -97,20 +93,6 @@ def open_database(text: str) -> sa.Engine:
     with database_errors(engine):
         engine.raw_connection().close()
     return engine
-
-
-def _sqlite(url: sa.URL) -> sa.Engine:
-    path = Path(url.database or "")
-    if not path.is_file():
-        # SQLite would create the file
-        raise unreadable(
-            f"there is no SQLite file {str(path)!r}. Nothing was read; check the path: sqlite:///relative.db, "
-            "sqlite:////absolute.db."
-        )
-    uri = f"file:{quote(str(path.resolve()))}?mode=rw"
-    return sa.create_engine(
-        url, creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False), poolclass=sa.NullPool
-    )
 
 
 @contextlib.contextmanager
