@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,26 +63,21 @@ def open_database(text: str) -> sa.Engine:
     """
     try:
         url = sa.make_url(text)
-        if url.get_backend_name() not in _DRIVERS:
-            raise unreadable(
-                f"{url.get_backend_name()} is not supported. Nothing was read; the URL of a database begins with "
-                "sqlite://, postgresql://, mysql:// or mariadb://."
-            )
-        if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        if (driver := _DRIVERS[url.get_backend_name()]) and "+" not in url.drivername:
+            url = url.set(drivername=f"{url.drivername}+{driver}")
+        if not driver and not Path(url.database or "").is_file():
             # SQLite would create the file
             raise unreadable(
                 f"there is no SQLite file {url.database or ''!r}. Nothing was read; check the path: "
                 "sqlite:///relative.db, sqlite:////absolute.db."
             )
-        if driver := _DRIVERS.get(url.drivername):
-            url = url.set(drivername=f"{url.drivername}+{driver}")
         # a statement that is prepared on one session of a pooler is unknown to the next
         unprepared = {"prepare_threshold": None} if url.get_driver_name() == "psycopg" else {}
         engine = sa.create_engine(url, connect_args=unprepared, poolclass=sa.NullPool)
-    except (ArgumentError, ValueError) as error:
+    except (ArgumentError, KeyError, ValueError) as error:
         raise unreadable(
-            f"{shown(without_password(text))} is not the URL of a database. Nothing was read; write one such as "
-            "postgresql://user@host/database or sqlite:///file.db."
+            f"{shown(without_password(text))} is not the URL of a database of MariaDB, MySQL, PostgreSQL or SQLite. "
+            "Nothing was read; write one such as postgresql://user@host/database or sqlite:///file.db."
         ) from error
     except ModuleNotFoundError as error:
         raise unreadable(
@@ -391,16 +385,13 @@ def is_named_like_an_id(name: str) -> bool:
 
 # --- progress --------------------------------------------------------------------------------------------
 
-# seconds between two drawings
-_DRAWN_S = 0.1
-
 
 class Progress:
     """A changing line on a terminal; a context manager that removes it at its end."""
 
     def __init__(self) -> None:
         self._is_shown = sys.stderr.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
-        self._text, self._total, self._done, self._drawn_s = "", 0.0, 0.0, 0.0
+        self._drawn = ""
 
     def __enter__(self) -> Self:
         return self
@@ -414,13 +405,11 @@ class Progress:
         self.add(0)
 
     def add(self, done: float) -> None:
-        """Count *done* more of the total; draw it, unless it was drawn a moment ago."""
+        """Count *done* more of the total."""
         self._done += done
-        if time.monotonic() - self._drawn_s >= _DRAWN_S:
-            self._drawn_s = time.monotonic()
-            share = f" {min(self._done / self._total, 1):4.0%}" if self._total else ""
-            self._draw(printable(f"{self._text}{share}", shutil.get_terminal_size().columns - 1))
+        self._draw(f"{self._text} {min(self._done / self._total, 1):4.0%}" if self._total else self._text)
 
     def _draw(self, line: str) -> None:
-        if self._is_shown:
-            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        if self._is_shown and line != self._drawn:
+            self._drawn, width = line, shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[K{printable(line, width)}", end="", file=sys.stderr, flush=True)

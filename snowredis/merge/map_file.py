@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from snowredis.cli.output import printable
 from snowredis.errors import count, shown
 from snowredis.merge import MergeError
 from snowredis.merge.databases import HEAD, ROWID, ForeignKey, Table, TableColumn, Tables, checksum, obstacles
@@ -312,10 +313,10 @@ def _apart(the_map: Map, name: str, key: ForeignKey) -> Iterator[str]:
 
 def as_text(the_map: Map, notes: Mapping[str, Sequence[str]], about: Iterable[str]) -> str:
     """Return the file of a map, with its *notes* by table as comments; *about*: comments of the whole."""
-    lines = [f"# {_comment(line)}" for line in (*_TOP, *about)]
+    lines = [f"# {printable(line)}" for line in (*_TOP, *about)]
     lines += [f"{word} = {json.dumps(value, ensure_ascii=False)}" for word, value in the_map.head.items()]
     for name, said in the_map.tables.items():
-        lines += ["", f"[{_key(name)}]", *(f"# {_comment(note)}" for note in notes.get(name, ()))]
+        lines += ["", f"[{_key(name)}]", *(f"# {printable(note)}" for note in notes.get(name, ()))]
         lines.append(f"rows = {_quoted(said.rows)}")
         for word in _LISTS:
             if columns := said.lists.get(word):
@@ -354,8 +355,3 @@ def _quoted(text: str) -> str:
 
 def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else _quoted(name)
-
-
-def _comment(text: str) -> str:
-    """Return a text as one line of a comment: names and values of others may have any characters."""
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
