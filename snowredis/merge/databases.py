@@ -121,7 +121,7 @@ Kind = Literal["int", "text", "bytes", "float", "json", "array", "other"]
 MARK, OLD_MAP = "snowredis_merge", "snowredis_merge_map"
 # words at the top of a map; a table of such a name has a dot before it there
 HEAD = ("application", "reviewed", "schema")
-# the column that a table of SQLite without an INTEGER PRIMARY KEY has, too
+# name and type of what a table of SQLite without an INTEGER PRIMARY KEY has, too; a column may have the same name
 ROWID = "rowid"
 _MAX = (1 << 63) - 1
 
@@ -194,7 +194,7 @@ class Table:
     @property
     def written(self) -> list[TableColumn]:
         """The columns that a map declares: all but those that the database computes, and the rowid."""
-        return [column for column in self.columns.values() if not column.is_generated and column.name != ROWID]
+        return [column for column in self.columns.values() if not column.is_generated and column.type != ROWID]
 
 
 Tables = dict[str, Table]

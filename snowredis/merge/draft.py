@@ -103,7 +103,7 @@ class Case:
 
     def of_the_catalog(self) -> Guess | None:
         """Judge a rowid, and both ends of foreign keys."""
-        if self.name == ROWID:
+        if self.column.type == ROWID:
             known = (where for where, lead in self.evidence.references() if lead.where == self.where)
             column = None if self.table.name in self.tables.fixed else next(known, None)
             return Guess("id", f"the rowid of SQLite: {'.'.join(column)} leads to it") if column else Guess("")

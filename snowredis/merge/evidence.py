@@ -202,7 +202,7 @@ class Evidence:
             return False
         if column.is_counter or [column.name] in table.uniques:
             return True
-        if column.name == ROWID:
+        if column.type == ROWID:
             return not table.primary
         sample = self.samples[table.name][1]
         values = sample.values(column.name)

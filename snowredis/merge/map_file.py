@@ -147,10 +147,11 @@ class Map:
 
 
 def _id_of(said: TableMap, table: Table) -> str | None:
-    ids = [column for column, rule in said.rules.items() if rule in ("id", "flake") and column in table.columns]
+    columns, matched = table.columns, table.primary if said.match else []
+    ids = [column for column, rule in said.rules.items() if rule in ("id", "flake") and column in columns]
     # the rowid of SQLite moves beside the id; matched rows may have a key that stays, such as a UUID
-    ids = [column for column in ids if column != ROWID] or ids or (table.primary if said.match else [])
-    keys = [column for column in ids if table.columns[column].is_counter or [column] in table.uniques]
+    ids = [column for column in ids if columns[column].type != ROWID] or ids or matched
+    keys = [column for column in ids if columns[column].is_counter or [column] in table.uniques]
     found = [column for column in keys if [column] == table.primary] or keys or ids
     return found[0] if len(found) == 1 else None
 
@@ -282,7 +283,7 @@ def _wrong_rule(said: TableMap, rule: str, column: TableColumn, kind: str) -> It
     movable = ("int", "text", "bytes", "other") if kind == "sqlite" or rule == "of" else ("int", "text")
     if rule in ("id", "of", "flake", "top") and column.kind not in movable:
         yield f'{name} is {column.type}, which holds no number: write sql.{name} = "…" instead of {rule}'
-    if name == ROWID and rule != "id":
+    if column.type == ROWID and rule != "id":
         yield f"{ROWID} can only be in id"
     if said.text("taken", name) and rule not in ("keep", "sql"):
         yield f"taken.{name}: the column must be in keep"

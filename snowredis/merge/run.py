@@ -219,7 +219,7 @@ class _Run:
         table, said = self.first.tables[name], self.map.tables[name]
         for column, rule in said.rules.items():
             known, value = table.columns[column], self.translation.column(column)
-            is_number = known.is_counter or column == "rowid"
+            is_number = known.is_counter or known.type == "rowid"
             # any column of SQLite may hold a text
             is_key = is_number or (column in table.primary[:1] and self.first.kind != "sqlite")
             is_moved = rule == "id" and known.kind == "int" and is_key

@@ -59,8 +59,9 @@ class Translation:
 
     def columns(self, name: str) -> list[str]:
         """Return the columns of a table that are written."""
-        rowid = [ROWID] if ROWID in self.map.tables[name].rules else []
-        return [*rowid, *(column.name for column in self.first.tables[name].written)]
+        table, rules = self.first.tables[name], self.map.tables[name].rules
+        rowid = [column.name for column in table.columns.values() if column.type == ROWID and column.name in rules]
+        return [*rowid, *(column.name for column in table.written)]
 
     def value(self, name: str, column: str) -> str:
         """Return what a column becomes, as an expression over a row y of the second database."""

@@ -498,12 +498,12 @@ def test_tables_that_one_generator_numbers_are_named(drafted: Drafted) -> None:
 
 def test_names_that_are_words_or_have_odd_characters_are_no_matter(two: Two, merging: Cli) -> None:
     tables: Tables = {
-        '"schema" ("rows" INTEGER PRIMARY KEY, "keep" TEXT)': lambda s: [f"1, '{s}%s'"],
+        '"schema" ("rows" INTEGER PRIMARY KEY, "keep" TEXT, rowid TEXT)': lambda s: [f"1, '{s}%s', 'x'"],
         '"a.b %c" ("i d" INTEGER PRIMARY KEY, "x:y" TEXT)': lambda s: ["1, '%s'"],
     }
     urls = two("sqlite", tables)
     merging(urls, code=0)
-    assert rows_of(urls[0], 'SELECT count(*) FROM "schema"') == [(2,)]
+    assert rows_of(urls[0], """SELECT count(*) FROM "schema" WHERE rowid = 'x'""") == [(2,)]
 
 
 @pytest.mark.parametrize(("teams", "asks"), [(60, True), (0, True), (2, False)])

@@ -18,7 +18,7 @@ SELECT NULL AS schema_name, m.name AS tab, x.name AS name, x.type AS type, x.typ
     NULL AS collation, NULL AS refusal, x.cid AS position FROM sqlite_master m
     JOIN pragma_table_list l ON l.name = m.name AND l.schema = 'main' JOIN pragma_table_xinfo(m.name) x
     WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\'
-    UNION ALL SELECT NULL, l.name, 'rowid', 'INTEGER', '', 'int', NULL, 0, 0, NULL, NULL, 100000 FROM pragma_table_list l
+    UNION ALL SELECT NULL, l.name, 'rowid', 'rowid', '', 'int', NULL, 0, 0, NULL, NULL, 100000 FROM pragma_table_list l
     WHERE l.schema = 'main' AND l.type = 'table' AND NOT l.wr AND l.name NOT LIKE 'sqlite\_%' ESCAPE '\'
     AND NOT EXISTS (SELECT 1 FROM pragma_table_xinfo(l.name) o WHERE lower(o.name) = 'rowid')
     AND NOT (EXISTS (SELECT 1 FROM pragma_table_xinfo(l.name) o WHERE o.pk = 1 AND upper(o.type) = 'INTEGER')
