@@ -7,10 +7,11 @@ it is, and names the start, or the epoch, from which it holds.
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import cache
 from typing import NamedTuple
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
@@ -24,43 +25,23 @@ from snowredis.errors import ConfigError
 Range = tuple[int, int]
 
 
-class FieldRange(NamedTuple):
-    """Values *low* to *high*, both included, of a field of *bits* bits."""
-
-    bits: int
-    low: int
-    high: int
-
-
-class CommonIds(NamedTuple):
-    """Ids that are in both of two sets: how many, the smallest and the greatest."""
-
-    size: int
-    lowest: int
-    highest: int
-
-
 @dataclass(frozen=True)
 class IdSet:
     """All ids whose fields are in their ranges, independently of each other.
 
     Attributes:
-        fields: from the most significant; the widths add up to 63. None is empty.
-        layout: the layout of the ids; None for a counter.
+        lowest, highest: the smallest and the greatest id, which have the lowest and the highest value of each field.
+        layout: the layout of the ids; None for a counter, which has one field.
     """
 
-    fields: tuple[FieldRange, ...]
+    lowest: int
+    highest: int
     layout: Layout | None = None
 
     @property
-    def lowest(self) -> int:
-        """The smallest id of the set."""
-        return reduce(lambda an_id, field: an_id << field.bits | field.low, self.fields, 0)
-
-    @property
-    def highest(self) -> int:
-        """The greatest id of the set."""
-        return reduce(lambda an_id, field: an_id << field.bits | field.high, self.fields, 0)
+    def ends(self) -> set[int]:
+        """The place of the last bit of each field."""
+        return {getattr(self.layout, f"{name}_shift") for name, _ in self.layout.fields} if self.layout else {0}
 
 
 def counter_ids(last: int) -> IdSet:
@@ -71,7 +52,7 @@ def counter_ids(last: int) -> IdSet:
     """
     if not 1 <= last <= MAX_ID:
         raise ConfigError(f"the greatest old id must be in 1 .. {MAX_ID}, not {last}. Nothing was decided; correct it.")
-    return IdSet((FieldRange(ID_BITS, 1, last),))
+    return IdSet(1, last)
 
 
 def layout_ids(
@@ -92,16 +73,15 @@ def layout_ids(
     Raises:
         ConfigError: no id can be made in that period, or a range that the layout does not have.
     """
-    first = 0 if from_ms is None else max(0, layout.tick_at(from_ms))
-    last = layout.max_tick if until_ms is None else min(layout.max_tick, layout.tick_at(until_ms))
-    if first > last:
+    lowest = 0 if from_ms is None else max(0, layout.tick_at(from_ms))
+    highest = layout.max_tick if until_ms is None else min(layout.max_tick, layout.tick_at(until_ms))
+    if lowest > highest:
         raise ConfigError(
             f"no id of the layout {layout} can be made in the given period: it has ids from "
             f"{time_text(layout.epoch_ms)} to {time_text(layout.end_ms)}. Nothing was decided; check the dates and the "
             "epoch."
         )
     given = {"datacenter": datacenters, "worker": workers}
-    ranges = [FieldRange(ID_BITS - layout.timestamp_shift, first, last)]
     for name, bits in layout.fields[1:]:
         maximum = (1 << bits) - 1
         low, high = given.get(name) or (0, maximum)
@@ -110,16 +90,21 @@ def layout_ids(
                 f"{name} {low}-{high} is not a range within 0-{maximum}, which is what the layout {layout} has. "
                 f"Nothing was decided; give the lowest {name} in use, then the highest."
             )
-        if bits:
-            ranges.append(FieldRange(bits, low, high))
-    return IdSet(tuple(ranges), layout)
+        lowest, highest = lowest << bits | low, highest << bits | high
+    return IdSet(lowest, highest, layout)
 
 
 # --- what two sets have in common ------------------------------------------------------------------------
 
 
-# one bit of the lowest and of the highest value of a field, and whether the field ends with it
-_Bit = tuple[int, int, bool]
+class CommonIds(NamedTuple):
+    """Ids that are in both of two sets: how many, the smallest and the greatest."""
+
+    size: int
+    lowest: int
+    highest: int
+
+
 # whether the bits chosen so far in the current field equal those of its lowest value, and those of its highest
 _State = tuple[bool, bool]
 _FIELD_BEGINS: _State = (True, True)
@@ -127,35 +112,30 @@ _FIELD_BEGINS: _State = (True, True)
 
 def common_ids(a: IdSet, b: IdSet) -> CommonIds | None:
     """Return what two sets have in common; None if that is nothing."""
-    bits_a, bits_b = _bits(a), _bits(b)
 
     @cache
-    def from_bit(at: int, state_a: _State, state_b: _State) -> CommonIds | None:
-        """Return the choices for the bits after the first *at*: how many, the smallest, the greatest."""
-        if at == ID_BITS:
+    def below(place: int, state_a: _State, state_b: _State) -> CommonIds | None:
+        """Return the choices for the bits below *place*: how many, the smallest, the greatest."""
+        if not place:
             return CommonIds(1, 0, 0)
+        place -= 1
         found = []
         for digit in (0, 1):
-            next_a, next_b = _after(state_a, bits_a[at], digit), _after(state_b, bits_b[at], digit)
-            if next_a and next_b and (rest := from_bit(at + 1, next_a, next_b)):
-                value = digit << (ID_BITS - 1 - at)
+            next_a, next_b = _after(state_a, a, place, digit), _after(state_b, b, place, digit)
+            if next_a and next_b and (rest := below(place, next_a, next_b)):
+                value = digit << place
                 found.append(CommonIds(rest.size, value + rest.lowest, value + rest.highest))
         return CommonIds(sum(part.size for part in found), found[0].lowest, found[-1].highest) if found else None
 
-    return from_bit(0, _FIELD_BEGINS, _FIELD_BEGINS)
+    return below(ID_BITS, _FIELD_BEGINS, _FIELD_BEGINS)
 
 
-def _bits(ids: IdSet) -> list[_Bit]:
-    places = ((field, place) for field in ids.fields for place in reversed(range(field.bits)))
-    return [(field.low >> place & 1, field.high >> place & 1, place == 0) for field, place in places]
-
-
-def _after(state: _State, bit: _Bit, digit: int) -> _State | None:
-    """Return the state after *digit* was chosen for *bit*; None if it leaves the range of the field."""
-    (at_low, at_high), (low, high, ends_field) = state, bit
+def _after(state: _State, ids: IdSet, place: int, digit: int) -> _State | None:
+    """Return the state after *digit* was chosen for a bit; None if it leaves the range of the field."""
+    (at_low, at_high), low, high = state, ids.lowest >> place & 1, ids.highest >> place & 1
     if (at_low and digit < low) or (at_high and digit > high):
         return None
-    return _FIELD_BEGINS if ends_field else (at_low and digit == low, at_high and digit == high)
+    return _FIELD_BEGINS if place in ids.ends else (at_low and digit == low, at_high and digit == high)
 
 
 # --- the proof -------------------------------------------------------------------------------------------
@@ -176,6 +156,8 @@ class Proof:
         old, new: the two sets.
         layout: the layout of the new ids.
         common: the ids that both can make; None if they can never be equal.
+        distinct: True if no new id can equal an old one.
+        sorted: True if every new id is greater than every old one.
         distinct_from_ms: Unix ms of the earliest start of the new ids from which none equals an old one; not before
             the start that was asked for. None: there is none, until the layout ends.
         sorts_from_ms: the same, for new ids that are all greater than all old ones.
@@ -199,29 +181,19 @@ class Proof:
         self.old, self.layout, self.start_ms, self._error_ms = old, layout, start_ms, clock_error_ms
         self.new = layout_ids(layout, from_ms=start_ms - clock_error_ms, datacenters=datacenters, workers=workers)
         self.common = common_ids(old, self.new)
-        first_tick = self.new.fields[0].low
-        free_tick = first_tick if self.common is None else (self.common.highest >> layout.timestamp_shift) + 1
-        # the lowest id of any tick is this much above the tick
-        in_tick = self.new.lowest - (first_tick << layout.timestamp_shift)
-        sorting_tick = max(0, (old.highest - in_tick >> layout.timestamp_shift) + 1)
+        self.distinct, self.sorted = self.common is None, self.new.lowest > old.highest
+        # a later start changes nothing but the tick of the lowest new id
+        shift = layout.timestamp_shift
+        free_tick = (self.common.highest >> shift) + 1 if self.common else 0
+        sorting_tick = max(0, (old.highest - self.new.lowest % (1 << shift) >> shift) + 1)
         self.distinct_from_ms, self.sorts_from_ms = self._start_at(free_tick), self._start_at(sorting_tick)
         epoch_ms = start_ms - clock_error_ms - sorting_tick * layout.tick_ms
         self.latest_epoch_ms = epoch_ms if sorting_tick <= layout.max_tick and epoch_ms >= 0 else None
 
     def _start_at(self, tick: int) -> int | None:
-        if tick <= self.new.fields[0].low:
+        if tick <= self.new.lowest >> self.layout.timestamp_shift:
             return self.start_ms
         return self.layout.ms_at(tick) + self._error_ms if tick <= self.layout.max_tick else None
-
-    @property
-    def distinct(self) -> bool:
-        """Return True if no new id can equal an old one."""
-        return self.common is None
-
-    @property
-    def sorted(self) -> bool:
-        """Return True if every new id is greater than every old one."""
-        return self.new.lowest > self.old.highest
 
 
 AUTO_INCREMENT = "auto-increment"
@@ -234,28 +206,24 @@ def _add_arguments(parser: Parser) -> None:
     text = f"the old ids: {AUTO_INCREMENT} (the default), or a layout's name or spec"
     add("--from", dest="old", default=AUTO_INCREMENT, metavar="LAYOUT", help=text)
     add("--max", type=number(0), metavar="ID", help="the greatest old id at --start")
-    text = "when the last old id is made (default: at --start)"
-    add("--until", type=moment_ms, metavar="TIME", help=text)
+    add("--until", type=moment_ms, metavar="TIME", help="when the last old id is made (default: at --start)")
     text = "those that made old ids: 3, or 0-31 (default: any)"
     add("--old-datacenter", type=_range, metavar="N", help=text)
     add("--old-worker", type=_range, metavar="N", help="the same, of worker ids")
     text = "the layout of the new ids (default: 'default')"
     add("--to", dest="new", default="default", metavar="LAYOUT", help=text)
-    text = "those that make new ids (default: any)"
-    add("--datacenter", type=_range, metavar="N", help=text)
+    add("--datacenter", type=_range, metavar="N", help="those that make new ids (default: any)")
     text = "when the first new id is made: an ISO date or time (UTC), or Unix ms (default: now)"
     add("--start", type=moment_ms, metavar="TIME", help=text)
 
 
 def _range(text: str) -> Range:
-    low, dash, high = text.partition("-")
-    try:
-        read = number(0)
-        return read(low), read(high if dash else low)
-    except argparse.ArgumentTypeError:
+    match = re.fullmatch(r"(\d{1,19})(?:-(\d{1,19}))?", text, re.ASCII)
+    if not match:
         raise argparse.ArgumentTypeError(
             f"{printable(text, 40)!r} is neither a number nor a range: write it as 3 or 0-31"
-        ) from None
+        )
+    return int(match[1]), int(match[2] or match[1])
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -278,34 +246,24 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _old_ids(args: argparse.Namespace, start_ms: int) -> IdSet:
-    if args.old != AUTO_INCREMENT:
-        layout = resolve_layout(args.old)
+    if args.old == AUTO_INCREMENT:
         if args.max is not None:
-            _check_max(layout, args.max, start_ms + CLOCK_ERROR_MS)
-        return layout_ids(
-            layout,
-            until_ms=(start_ms if args.until is None else args.until) + CLOCK_ERROR_MS,
-            datacenters=args.old_datacenter,
-            workers=args.old_worker,
-        )
-    if args.max is None:
+            return counter_ids(max(1, args.max))
         raise CommandError(
             ExitCode.USAGE,
             "the greatest old id is unknown, so nothing can be proved. Add --max with SELECT max(id) of the table, or "
             "--from with the layout of the old ids.",
         )
-    return counter_ids(max(1, args.max))
-
-
-def _check_max(layout: Layout, an_id: int, latest_ms: int) -> None:
-    """Refuse a layout that the greatest old id does not fit."""
-    time_ms = layout.decode(an_id).timestamp_ms
-    if time_ms > latest_ms:
+    layout = resolve_layout(args.old)
+    made_ms = 0 if args.max is None else layout.decode(args.max).timestamp_ms
+    if made_ms > start_ms + CLOCK_ERROR_MS:
         raise CommandError(
             ExitCode.BAD_INPUT,
-            f"by the layout {layout}, id {an_id} was made at {time_text(time_ms)}, after the switch. Nothing was "
+            f"by the layout {layout}, id {args.max} was made at {time_text(made_ms)}, after the switch. Nothing was "
             "proved; check --from: 'snowredis decode --layout' shows when an id was made.",
         )
+    until_ms = (start_ms if args.until is None else args.until) + CLOCK_ERROR_MS
+    return layout_ids(layout, until_ms=until_ms, datacenters=args.old_datacenter, workers=args.old_worker)
 
 
 # --- the proof as text -----------------------------------------------------------------------------------
@@ -333,11 +291,11 @@ def _report(proof: Proof) -> Iterator[tuple[str, str]]:
 def _described(ids: IdSet) -> str:
     if ids.layout is None:
         return f"{AUTO_INCREMENT}, {ids.lowest:,} to {ids.highest:,}"
-    layout, (_, first, last), *others = ids.layout, *ids.fields
-    from_text, until_text = time_text(layout.ms_at(first)), time_text(layout.ms_at(last + 1) - 1)
-    text = f"{preset_name(layout) or layout_spec(layout)}, {from_text} to {until_text}"
-    named = zip([name for name, bits in layout.fields[1:] if bits], others, strict=True)
-    for name, (bits, low, high) in named:
+    layout, lowest, highest = ids.layout, ids.layout.decode(ids.lowest), ids.layout.decode(ids.highest)
+    until_text = time_text(layout.ms_at(highest.tick + 1) - 1)
+    text = f"{preset_name(layout) or layout_spec(layout)}, {time_text(lowest.timestamp_ms)} to {until_text}"
+    for name, bits in layout.fields[1:]:
+        low, high = getattr(lowest, name), getattr(highest, name)
         if high - low + 1 < 1 << bits:
             text += f", {name} {low}" + (f"-{high}" if high > low else "")
     return text
