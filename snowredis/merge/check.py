@@ -8,25 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
+from typing import Any, Literal
 
-from snowredis.cli.output import printable, wrapped
-from snowredis.core.as_json import IdNumber, NowMs, TimeMs, in_json
+from snowredis.core.as_json import IdNumber, NowMs, TimeMs
 from snowredis.core.layout import Layout, layout_spec
 from snowredis.core.values import time_text
 from snowredis.errors import count
 from snowredis.merge.databases import Progress, text_literal
-from snowredis.merge.sources import Source, Workspace, ingest
+from snowredis.merge.sources import Source, Workspace, file_errors, ingest
 
-
-class ProblemKind(StrEnum):
-    """Kinds of values of a column that are wrong."""
-
-    NO_NUMBER = "no-number"  # no whole number of 64 bits
-    OTHER_LAYOUT = "other-layout"  # the layout cannot have made it until now
-    COUNTER = "counter"  # its time is in the layout's first hour, as with numbers of a counter
-    NO_IDS = "no-ids"
+# values that are no whole numbers of 64 bits; ids that the layout cannot have made until now; those whose time is in
+# the layout's first hour, as of numbers of a counter; a source without ids
+ProblemKind = Literal["no-number", "other-layout", "counter", "no-ids"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +32,7 @@ class Problem:
         count: how many values.
         examples: the first and the last of them, as text that is not trusted.
         text: what is wrong, and what to do.
+        is_error: the values cannot be right; else they are only unusual.
     """
 
     source: str
@@ -45,12 +40,7 @@ class Problem:
     count: int
     examples: list[str]
     text: str
-
-    @property
-    @in_json
-    def is_error(self) -> bool:
-        """True if the values cannot be right; else they are only unusual."""
-        return self.kind in (ProblemKind.NO_NUMBER, ProblemKind.OTHER_LAYOUT)
+    is_error: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +58,8 @@ class SourceSummary:
     location: str
     rows: int
     ids: int
-    first_ms: TimeMs | None
-    last_ms: TimeMs | None
+    first_ms: TimeMs | None = None
+    last_ms: TimeMs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +82,8 @@ class CheckResult:
         duplicates: repeated ids by the sources that have them, the most first.
         problems: values that are not ids, or that cannot be right.
         now_ms: when the check was made, Unix ms: later times are in the future.
+        ids: how many were compared.
+        repeated_ids, repeated_rows: how many different ids more than one row uses, and how many rows these are.
     """
 
     layout: str
@@ -99,24 +91,9 @@ class CheckResult:
     duplicates: list[DuplicatesIn]
     problems: list[Problem]
     now_ms: NowMs
-
-    @property
-    @in_json
-    def ids(self) -> int:
-        """Number of ids that were compared."""
-        return sum(source.ids for source in self.sources)
-
-    @property
-    @in_json
-    def repeated_ids(self) -> int:
-        """Number of different ids that more than one row uses."""
-        return sum(part.ids for part in self.duplicates)
-
-    @property
-    @in_json
-    def repeated_rows(self) -> int:
-        """Number of rows that these are in."""
-        return sum(part.rows for part in self.duplicates)
+    ids: int
+    repeated_ids: int
+    repeated_rows: int
 
     @property
     def has_errors(self) -> bool:
@@ -131,6 +108,14 @@ _CLOCKS_DIFFER_MS = 60_000
 _TWICE = "SELECT id FROM ids WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1"
 # repeated ids are few, so one more pass over all sources counts them
 _DUPLICATES = f"SELECT id, source, count(*) AS times FROM ids SEMI JOIN ({_TWICE}) USING (id) GROUP BY ALL"
+_BY_SOURCES = (
+    "SELECT sources, count(*), sum(times), min(id) FROM (SELECT id, list(source ORDER BY source) AS sources, "
+    "sum(times) AS times FROM duplicates GROUP BY id) GROUP BY sources ORDER BY 2 DESC, sources"
+)
+# values by source and kind of problem; a plausible id has no kind
+_GROUPS = """SELECT source, CASE WHEN id IS NULL THEN 'no-number' WHEN id < 0 OR id >= {future} THEN 'other-layout'
+WHEN id < {first} THEN 'counter' ELSE '' END AS kind, count(*), coalesce(min(rejected), min(id)::VARCHAR),
+coalesce(max(rejected), max(id)::VARCHAR) FROM ids GROUP BY ALL ORDER BY kind"""
 
 
 def check_sources(
@@ -150,83 +135,52 @@ def check_sources(
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     ingest(workspace, sources, progress)
     progress.start("comparing")
-    with workspace.errors("the ids cannot be compared"):
-        workspace.rows(f"CREATE TABLE duplicates AS {_DUPLICATES}")
-        _make_groups(workspace, layout, now_ms)
-        return CheckResult(
-            layout_spec(layout),
-            _summaries(workspace, sources, layout),
-            _duplicates(workspace, sources),
-            list(_problems(workspace, sources, layout)),
-            now_ms,
-        )
-
-
-def _make_groups(workspace: Workspace, layout: Layout, now_ms: int) -> None:
-    """Make the table ``groups``: ids by source and kind of problem; a plausible id has no kind."""
     earliest_ms = layout.epoch_ms + _COUNTER_MS
     first, future = layout.id_range(earliest_ms, max(now_ms + _CLOCKS_DIFFER_MS, earliest_ms))
-    kind = (
-        f"CASE WHEN id IS NULL THEN '{ProblemKind.NO_NUMBER}' WHEN id < 0 OR id >= {future} THEN "
-        f"'{ProblemKind.OTHER_LAYOUT}' WHEN id < {first} THEN '{ProblemKind.COUNTER}' ELSE '' END AS kind"
-    )
-    ends = "min(id) AS lowest, max(id) AS highest, min(rejected) AS one_text, max(rejected) AS other_text"
-    workspace.rows(
-        f"CREATE TABLE groups AS SELECT source, {kind}, count(*)::BIGINT AS ids, {ends} FROM ids GROUP BY ALL"
-    )
+    with file_errors("the ids cannot be compared"):
+        workspace.rows(f"CREATE TABLE duplicates AS {_DUPLICATES}")
+        duplicates = [DuplicatesIn(tuple(names), *values) for names, *values in workspace.rows(_BY_SOURCES)]
+        groups: dict[str, _Groups] = {source.name: {} for source in sources}
+        for name, kind, *values in workspace.rows(_GROUPS.format(first=first, future=future)):
+            groups[name][kind] = values
+    summaries = [_summary(source, groups[source.name], layout) for source in sources]
+    problems = [problem for source in sources for problem in _problems(source, groups[source.name], layout)]
+    ids, repeated_ids = sum(source.ids for source in summaries), sum(part.ids for part in duplicates)
+    repeated_rows = sum(part.rows for part in duplicates)
+    return CheckResult(layout_spec(layout), summaries, duplicates, problems, now_ms, ids, repeated_ids, repeated_rows)
 
 
-def _summaries(workspace: Workspace, sources: Sequence[Source], layout: Layout) -> list[SourceSummary]:
-    query = (
-        f"SELECT source, sum(ids), sum(ids) FILTER (kind <> '{ProblemKind.NO_NUMBER}'), "
-        "min(lowest) FILTER (kind = ''), max(highest) FILTER (kind = '') FROM groups GROUP BY source"
-    )
-    found = {number: values for number, *values in workspace.rows(query)}
-    summaries = []
-    for number, source in enumerate(sources):
-        rows, ids, *ends = found.get(number, (0, 0, None, None))
-        times = [None if an_id is None else layout.decode(an_id).timestamp_ms for an_id in ends]
-        summaries.append(SourceSummary(source.name, source.shown, int(rows), int(ids or 0), *times))
-    return summaries
+# how many values, and the lowest and the highest of them as text, by the kind of problem
+_Groups = dict[str, list[Any]]
 
 
-def _duplicates(workspace: Workspace, sources: Sequence[Source]) -> list[DuplicatesIn]:
-    rows = workspace.rows(
-        "SELECT sources, count(*), sum(times), min(id) FROM (SELECT id, list(source ORDER BY source) AS sources, "
-        "sum(times) AS times FROM duplicates GROUP BY id) GROUP BY sources ORDER BY 2 DESC, sources"
-    )
-    return [DuplicatesIn(tuple(sources[number].name for number in numbers), *rest) for numbers, *rest in rows]
+def _summary(source: Source, groups: _Groups, layout: Layout) -> SourceSummary:
+    rows = sum(values for values, *_ in groups.values())
+    times = [layout.decode(int(an_id)).timestamp_ms for an_id in groups.get("", [])[1:]]
+    return SourceSummary(source.name, source.shown, rows, rows - groups.get("no-number", [0])[0], *times)
 
 
-def _problems(workspace: Workspace, sources: Sequence[Source], layout: Layout) -> Iterator[Problem]:
-    """Yield the problems of all sources, in their order."""
-    texts = {
-        ProblemKind.NO_NUMBER: "without a whole number of 64 bits. Not compared; rows without an id cannot be "
+def _problems(source: Source, groups: _Groups, layout: Layout) -> Iterator[Problem]:
+    texts: dict[ProblemKind, str] = {
+        "counter": f"with a time in the first hour of the layout, from {time_text(layout.epoch_ms)} on. "
+        "Probably numbers of a counter, such as an auto-increment, or of another layout",
+        "no-ids": "there are no ids in it. See whether it is the right one",
+        "no-number": "without a whole number of 64 bits. Not compared; rows without an id cannot be "
         "merged, so give them one. A spreadsheet or JavaScript has rounded numbers with a decimal point or an "
         "exponent: export them again as text",
-        ProblemKind.OTHER_LAYOUT: f"that the layout {layout} cannot have made until now: below 0, too large, or with a "
+        "other-layout": f"that the layout {layout} cannot have made until now: below 0, too large, or with a "
         "time in the future. Probably made with another one, which --layout names, or on a host whose clock was ahead",
-        ProblemKind.COUNTER: f"with a time in the first hour of the layout, from {time_text(layout.epoch_ms)} on. "
-        "Probably numbers of a counter, such as an auto-increment, or of another layout",
-        ProblemKind.NO_IDS: "there are no ids in it. See whether it is the right one",
     }
-    rows = workspace.rows(
-        "SELECT source, kind, ids, list_distinct([coalesce(one_text, lowest::VARCHAR), "
-        "coalesce(other_text, highest::VARCHAR)]) FROM groups ORDER BY source, kind"
-    )
-    for number, source in enumerate(sources):
-        mine = [row for row in rows if row[0] == number]
-        for _, kind, values, examples in mine or [(number, ProblemKind.NO_IDS, 0, [])]:
-            if kind:
-                texts_of = sorted(filter(None, examples))
-                yield Problem(source.name, ProblemKind(kind), values, texts_of, texts[ProblemKind(kind)])
+    for kind, text in texts.items():
+        if values := (groups or {"no-ids": [0]}).get(kind):
+            examples, is_error = sorted({*values[1:]} - {""}), kind in ("no-number", "other-layout")
+            yield Problem(source.name, kind, values[0], examples, text, is_error)
 
 
-def export_duplicates(workspace: Workspace, sources: Sequence[Source], path: Path) -> None:
+def export_duplicates(workspace: Workspace, path: Path) -> None:
     """Write all repeated ids as CSV: id, source, times; after check_sources()."""
-    names = " ".join(f"WHEN {number} THEN {text_literal(source.name)}" for number, source in enumerate(sources))
-    query = f"SELECT id, CASE source {names} END AS source, times FROM duplicates ORDER BY id, duplicates.source"
-    with workspace.errors(f"{path} cannot be written"):
+    query = "SELECT id, source, times FROM duplicates ORDER BY id, source"
+    with file_errors(f"{path} cannot be written", "Nothing was reported; name another file with --duplicates"):
         workspace.rows(f"COPY ({query}) TO {text_literal(str(path))} (FORMAT csv)")
 
 
@@ -240,14 +194,8 @@ _ADVICE = (
 )
 
 
-def as_lines(result: CheckResult) -> Iterator[str]:
-    """Yield the whole report."""
-    for word, text in _report(result):
-        yield from wrapped(f"{word:<8}", printable(text))
-
-
-def _report(result: CheckResult) -> Iterator[tuple[str, str]]:
-    """Yield what was found, each with the word before it."""
+def report(result: CheckResult) -> Iterator[tuple[str, str]]:
+    """Yield the whole report: each text with the word before it."""
     among = f"among {result.ids:,} in {count(len(result.sources), 'source')}"
     if result.repeated_ids:
         ids = "1 id is" if result.repeated_ids == 1 else f"{result.repeated_ids:,} ids are"

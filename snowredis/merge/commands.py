@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import functools
+import contextlib
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,22 @@ from snowredis.merge import MergeError
 from snowredis.merge.proof import PROOF
 
 if TYPE_CHECKING:
+    from snowredis.merge.databases import Progress
     from snowredis.merge.run import MergeResult
+
+
+@contextlib.contextmanager
+def _running() -> Iterator[Progress]:
+    """Yield the progress of a command that signals interrupt; name the extra if a package of it is not installed."""
+    try:
+        from snowredis.merge.databases import Progress
+
+        with interrupted_by_signals(), Progress() as progress:
+            yield progress
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("snowredis"):
+            raise
+        raise missing_extra(error, "merge") from error
 
 
 # --- check -----------------------------------------------------------------------------------------------
@@ -44,22 +58,25 @@ def _check(args: argparse.Namespace) -> int:
       snowredis merge check mysql://db1/game#players.id b.csv#id  a table, a file
       snowredis merge check a.csv#id b.csv#id --json              for programs
     """
-    from snowredis.merge.check import as_lines, check_sources, export_duplicates
-    from snowredis.merge.databases import Progress
-    from snowredis.merge.sources import Workspace, parse_sources
+    with _running() as progress:
+        from snowredis.merge.check import check_sources, export_duplicates, report
+        from snowredis.merge.sources import Workspace, parse_sources
 
-    sources, layout = parse_sources(args.sources), resolve_layout(args.layout)
-    if args.duplicates and not args.duplicates.absolute().parent.is_dir():
-        text = f"there is no directory for {args.duplicates}. Nothing was read; name another file with --duplicates."
-        raise CommandError(ExitCode.BAD_INPUT, text)
-    with interrupted_by_signals(), Progress() as progress, Workspace() as workspace:
-        result = check_sources(workspace, sources, layout, progress)
-        if args.duplicates:
-            export_duplicates(workspace, sources, args.duplicates)
+        sources, layout = parse_sources(args.sources), resolve_layout(args.layout)
+        if args.duplicates and not args.duplicates.absolute().parent.is_dir():
+            text = (
+                f"there is no directory for {args.duplicates}. Nothing was read; name another file with --duplicates."
+            )
+            raise CommandError(ExitCode.BAD_INPUT, text)
+        with Workspace() as workspace:
+            result = check_sources(workspace, sources, layout, progress)
+            if args.duplicates:
+                export_duplicates(workspace, args.duplicates)
     if args.json:
         show(result, "", as_json=True)
     else:
-        write(as_lines(result))
+        for word, text in report(result):
+            write(wrapped(f"{word:<8}", printable(text)))
     if result.repeated_ids:
         return ExitCode.FOUND_CLASHES
     return ExitCode.FOUND_ERRORS if result.has_errors else ExitCode.OK
@@ -83,15 +100,15 @@ def _draft(args: argparse.Namespace) -> int:
     examples:
       snowredis merge draft URL URL > game.map
     """
-    from snowredis.merge.databases import Progress
-    from snowredis.merge.dialects import two_databases
-    from snowredis.merge.draft import Draft
-    from snowredis.merge.evidence import Evidence
-    from snowredis.merge.map_file import as_text, undecided
+    with _running() as progress:
+        from snowredis.merge.dialects import two_databases
+        from snowredis.merge.draft import Draft
+        from snowredis.merge.evidence import Evidence
+        from snowredis.merge.map_file import as_text, undecided
 
-    with interrupted_by_signals(), Progress() as progress, two_databases(args.first, args.second) as databases:
-        draft = Draft(Evidence(databases, progress))
-        the_map = draft.map()
+        with two_databases(args.first, args.second) as databases:
+            draft = Draft(Evidence(databases, progress))
+            the_map = draft.map()
     count = undecided(the_map)
     print(as_text(the_map, draft.notes, (*draft.about, f"{count} undecided")), end="")
     print(f"{len(the_map.tables)} tables, {count} undecided; next: read and edit every line", file=sys.stderr)
@@ -114,12 +131,11 @@ def _run(args: argparse.Namespace) -> int:
       snowredis merge run game.map URL URL --dry-run  what would happen
       snowredis merge run game.map URL URL            merge
     """
-    from snowredis.merge.databases import Progress
-    from snowredis.merge.run import merge
-
     pairs = args.map.with_name(f"{args.map.name}.pairs.csv")
     try:
-        with interrupted_by_signals(), Progress() as progress:
+        with _running() as progress:
+            from snowredis.merge.run import merge
+
             result = merge(args.map, (args.first, args.second), progress, commits=not args.dry_run, pairs=pairs)
     except MergeError as error:
         for text in error.findings:
@@ -165,31 +181,15 @@ def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tupl
 # --- the groups ------------------------------------------------------------------------------------------
 
 
-def _needing_extra(command: Command) -> Command:
-    """Return *command*, which names the extra if a package of it is not installed."""
-
-    @functools.wraps(command.run)
-    def run(args: argparse.Namespace) -> int | None:
-        try:
-            return command.run(args)
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("snowredis"):
-                raise
-            raise missing_extra(error, "merge") from error
-
-    return replace(command, run=run)
-
-
-_MERGE_COMMANDS = [
-    Command("check", _check, _add_check),
-    Command("draft", _draft, _add_databases),
-    Command("run", _run, _add_run),
-]
 MERGE = Command(
     "merge",
     about="""Find ids that clash between databases, and merge two of them.
 
 Needs the extra merge: pip install 'snowredis[merge]'.""",
-    commands=list(map(_needing_extra, _MERGE_COMMANDS)),
+    commands=[
+        Command("check", _check, _add_check),
+        Command("draft", _draft, _add_databases),
+        Command("run", _run, _add_run),
+    ],
 )
 MIGRATE = Command("migrate", about="Prove that new ids never equal those that a column has.", commands=[PROOF])

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import gzip
+import os
 import re
 import tempfile
 import zlib
@@ -36,6 +37,8 @@ _URL = re.compile(r"[a-z][a-z0-9+_]*://", re.IGNORECASE)
 # parts of schema.table.column; a part in double quotes may hold anything, and "" is one quote
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
 _PARTS = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern})){{1,2}}")
+# the head of a column is no number
+_NUMBER_AS_HEAD = re.compile(r"\s*[-+]?\d+(\.\d*)?(e[-+]?\d+)?\s*", re.IGNORECASE)
 _CHUNK_BYTES = 1 << 20
 # makes a BIGINT of a text; rounds nothing, and ignores spaces around it. The first test is the fast one
 _NUMBER = "try_cast(value AS BIGINT)"
@@ -85,8 +88,8 @@ def parse_sources(texts: Sequence[str]) -> list[Source]:
 def _parse(text: str) -> Source:
     name, match = "", _NAME.fullmatch(text)
     # a file may be called a=b, or a#b
-    if match and not any(Path(each).is_file() for each in (text, text.rpartition("#")[0])):
-        name, text = match[1], match[2]
+    if match and not any(map(os.path.isfile, (text, text.rpartition("#")[0]))):
+        name, text = match.groups()
     if _URL.match(text):
         location, _, names = text.partition("#")
         if not _PARTS.fullmatch(names):
@@ -98,28 +101,52 @@ def _parse(text: str) -> Source:
         database = without_password(location).rpartition("/")[2].partition("?")[0]
         return Source(name or f"{database}.{table[-1]}", location, column, tuple(table))
     path, hash_sign, column = text.rpartition("#")
-    if not hash_sign or Path(text).is_file():
+    if not hash_sign or os.path.isfile(text):
         path, column = text, ""
     return Source(name or Path(path).name, path, column)
 
 
+@contextlib.contextmanager
+def file_errors(what: str, advice: str = "None of its ids was used") -> Iterator[None]:
+    """Turn errors of DuckDB and of files into MergeError.
+
+    Args:
+        what: what was wrong; its reason comes after it.
+        advice: what was refused, and what to do, unless the disk is full.
+    """
+    try:
+        yield
+    except (duckdb.Error, OSError, EOFError, zlib.error) as error:
+        # its first line may only say where, and a list of options begins in the third
+        lines = re.sub(r"^[A-Za-z ]+ Error: |Original Line:.*\n", "", str(error)).splitlines()
+        reason = " ".join(lines[:2]).strip().rstrip(".")
+        missing = "if memory or disk space is missing, free some, or set TMPDIR to another place"
+        raise unreadable(f"{what}: {reason}. {advice}; {missing}.") from error
+
+
 class Workspace:
-    """A temporary DuckDB database with the table ``ids``; a context manager that removes its files."""
+    """A temporary DuckDB database with the table ``ids``; a context manager that removes its files.
+
+    Raises:
+        MergeError: its files cannot be made.
+    """
 
     def __init__(self) -> None:
-        self._files = tempfile.TemporaryDirectory(prefix="snowredis-merge-", ignore_cleanup_errors=True)
-        settings: dict[str, str | bool | int | float | list[str]] = {
-            "memory_limit": _MEMORY,
-            "temp_directory": f"{self._files.name}/spill",
-            # the order of rows does not matter, and keeping it takes memory
-            "preserve_insertion_order": False,
-            # nothing is downloaded
-            "autoinstall_known_extensions": False,
-        }
-        self._connection = duckdb.connect(f"{self._files.name}/ids.duckdb", config=settings)
-        # DuckDB would print it among the lines of the report; it is a setting of the connection
-        self.rows("SET enable_progress_bar = false")
-        self.rows("CREATE TABLE ids (source USMALLINT, id BIGINT, rejected VARCHAR)")
+        with file_errors("no ids can be stored", "Nothing was read"):
+            self._files = tempfile.TemporaryDirectory(prefix="snowredis-merge-", ignore_cleanup_errors=True)
+            self._connection = duckdb.connect(
+                f"{self._files.name}/ids.duckdb",
+                config={
+                    "memory_limit": _MEMORY,
+                    "temp_directory": f"{self._files.name}/spill",
+                    # the order of rows does not matter, and keeping it takes memory
+                    "preserve_insertion_order": False,
+                    # nothing is downloaded
+                    "autoinstall_known_extensions": False,
+                },
+            )
+            # DuckDB would print it among the lines of the report; it is a setting of the connection
+            self.rows("SET enable_progress_bar = false")
 
     def __enter__(self) -> Self:
         return self
@@ -141,23 +168,11 @@ class Workspace:
             # DuckDB raises an error of its own in place of what the handler raised: also while it fetches rows
             raise KeyboardInterrupt from error
 
-    def store(self, number: int, values: str, *given: object) -> None:
-        """Store the ids of source *number*: those of a query with one column of texts, which is called value."""
+    def store(self, source: str, values: str, *given: object) -> None:
+        """Store the ids of a source, by its name: those of a query with one column of texts, which is called value."""
         rejected = "CASE WHEN id IS NULL THEN coalesce(left(value, 200), '') END"
-        query = f"SELECT {number}, id, {rejected} FROM (SELECT value, {_ID} AS id FROM ({values}))"
+        query = f"SELECT {text_literal(source)}, id, {rejected} FROM (SELECT value, {_ID} AS id FROM ({values}))"
         self.rows(f"INSERT INTO ids {query}", *given)
-
-    @contextlib.contextmanager
-    def errors(self, what: str, advice: str = "") -> Iterator[None]:
-        """Turn errors of DuckDB into MergeError."""
-        try:
-            yield
-        except duckdb.Error as error:
-            reason = str(error).partition(": ")[2].splitlines()[0].strip().rstrip(".")
-            raise unreadable(
-                f"{what}: {reason}. None of its ids was used; {advice}if memory or disk space is missing, free some at "
-                f"{self._files.name}, or set TMPDIR to another place."
-            ) from error
 
 
 # --- reading -----------------------------------------------------------------------------------------------
@@ -169,74 +184,82 @@ def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) 
     Raises:
         MergeError: a source cannot be read.
     """
+    # by their names, in the order in which they were given
+    names = ", ".join(text_literal(source.name) for source in sources)
+    with file_errors("the sources cannot be named", "Nothing was read"):
+        workspace.rows(f"CREATE OR REPLACE TABLE ids (source ENUM ({names}), id BIGINT, rejected VARCHAR)")
     # all sources are looked at before the first is read: a wrong path is found at once
     opened = [open_database(source.location) if source.table else _files_of(source) for source in sources]
-    for number, (source, found) in enumerate(zip(sources, opened, strict=True)):
+    for source, found in zip(sources, opened, strict=True):
         if isinstance(found, list):
-            progress.start(f"reading {source.name}", sum(path.stat().st_size for path in found))
+            progress.start(f"reading {source.name}", sum(map(os.path.getsize, found)))
             for path in found:
-                _read_file(workspace, number, source, path)
-                progress.add(path.stat().st_size)
+                _read_file(workspace, source, path)
+                progress.add(os.path.getsize(path))
         else:
             progress.start(f"reading {source.name}")
-            with transaction(found) as database:
-                _read_column(workspace, number, source, database)
-        _check_holds_ids(workspace, number, source)
+            with transaction(found) as database, file_errors(f"{source.name}: {source.shown} cannot be read"):
+                _read_column(workspace, source, database)
+        _check_holds_ids(workspace, source)
 
 
-def _files_of(source: Source) -> list[Path]:
-    paths = [Path(source.location)]
-    if not paths[0].exists():
-        paths = sorted(Path(name) for name in glob.glob(source.location, recursive=True))
+def _files_of(source: Source) -> list[str]:
+    is_file = os.path.isfile(source.location)
+    paths = [source.location] if is_file else sorted(glob.glob(source.location, recursive=True))
     if not paths:
-        raise unreadable(f"{source.name}: there is no file {source.location!r}. Nothing was read; check the path.")
+        raise unreadable(
+            f"{source.name}: there is no file {source.location!r}. Nothing was read; check the path, and that you may "
+            "read it."
+        )
     for path in paths:
-        if not (path.exists() and path.stat().st_size):
+        if not (os.path.isfile(path) and os.path.getsize(path)):
             raise unreadable(
-                f"{source.name}: {path} is empty, it has 0 bytes, or it is a link that leads nowhere. Nothing was "
-                "read, since an export that failed looks like this; leave it out if it is meant to be empty."
+                f"{source.name}: {path} is empty, it has 0 bytes, or it is a directory, a pipe, or a link that leads "
+                "nowhere. Nothing was read, since an export that failed looks like this; leave it out if it is meant "
+                "to be empty."
             )
     return paths
 
 
-def _read_file(workspace: Workspace, number: int, source: Source, path: Path) -> None:
-    what = f"{source.name}: {path} cannot be read"
-    advice = "export or copy it again, or correct its name if it is another kind of file; "
-    if path.suffix.lower() == ".gz":
-        # DuckDB compares no checksum
-        try:
+def _read_file(workspace: Workspace, source: Source, path: str) -> None:
+    advice = (
+        "None of its ids was used; export or copy it again if it is damaged or truncated, or correct its name if it is "
+        "another kind of file"
+    )
+    kind = Path(path).suffix.lower()
+    with file_errors(f"{source.name}: {path} cannot be read", advice):
+        if kind == ".gz":
+            # DuckDB compares no checksum
             with gzip.open(path) as file:
+                if not file.read(1):
+                    raise EOFError("it has no content")
                 while file.read(_CHUNK_BYTES):
                     pass
-        except (OSError, EOFError, zlib.error) as error:
-            text = f"{what}: it is damaged or truncated ({error}). None of its ids was used; export or copy it again."
-            raise unreadable(text) from error
-    with workspace.errors(what, advice):
-        table = f"read_parquet({text_literal(str(path))})"
-        names = []
-        if path.suffix.lower() != ".parquet":
+        # else DuckDB takes the path for a pattern, and a directory year=2026 for a column
+        options = f"{text_literal(glob.escape(path))}, hive_partitioning = false"
+        table = f"read_parquet({options})"
+        if kind != ".parquet":
             # without skip and comment, DuckDB leaves out lines that it takes for a preamble or a comment
-            options = f"{text_literal(str(path))}, all_varchar = true, skip = 0, comment = ''"
+            options += ", all_varchar = true, skip = 0, comment = ''"
             table = f"read_csv({options})"
-            names = _columns(workspace, table)
-            if any(name.strip().isdigit() for name in names):
+            if any(map(_NUMBER_AS_HEAD.fullmatch, _columns(workspace, table))):
                 # the first id is no header
-                table, names = f"read_csv({options}, header = false)", []
-        quoted = _column(source, path, names or _columns(workspace, table)).replace('"', '""')
-        workspace.store(number, f'SELECT "{quoted}"::VARCHAR AS value FROM {table}')
+                table = f"read_csv({options}, header = false)"
+        quoted = _column(source, path, _columns(workspace, table)).replace('"', '""')
+        workspace.store(source.name, f'SELECT "{quoted}"::VARCHAR AS value FROM {table}')
 
 
 def _columns(workspace: Workspace, table: str) -> list[str]:
     return [name for name, *_ in workspace.rows(f"DESCRIBE SELECT * FROM {table}")]
 
 
-def _column(source: Source, path: Path, names: Sequence[str]) -> str:
+def _column(source: Source, path: str, names: Sequence[str]) -> str:
     """Return the name of the source's column: the given one, the only one, or ``id``."""
     if not source.column and len(names) == 1:
         return names[0]
     wanted = source.column or "id"
-    matches = [name for name in names if name == wanted]
-    matches = matches or [name for name in names if name.strip().lower() == wanted.lower()]
+    matches = [name for name in names if name.strip().lower() == wanted.lower()]
+    matches = [wanted] if wanted in names else matches
     if len(matches) == 1:
         return matches[0]
     listed = ", ".join(map(shown, names[:12])) + ", …" * (len(names) > 12)
@@ -247,24 +270,24 @@ def _column(source: Source, path: Path, names: Sequence[str]) -> str:
     )
 
 
-def _read_column(workspace: Workspace, number: int, source: Source, database: Database) -> None:
+def _read_column(workspace: Workspace, source: Source, database: Database) -> None:
     # SQLite takes a quoted name that no column has for a text, unless the table stands before it
     query = f"SELECT t.{database.quote(source.column)} FROM {'.'.join(map(database.quote, source.table))} t"
     # one transaction: each commit would write its rows twice
     workspace.rows("BEGIN")
     for page in database.pages(query):
         texts = [None if value is None else str(value) for (value,) in page]
-        workspace.store(number, "SELECT unnest(?::VARCHAR[]) AS value", texts)
+        workspace.store(source.name, "SELECT unnest(?::VARCHAR[]) AS value", texts)
     workspace.rows("COMMIT")
 
 
-def _check_holds_ids(workspace: Workspace, number: int, source: Source) -> None:
+def _check_holds_ids(workspace: Workspace, source: Source) -> None:
     """Refuse a column with values, of which none is an id."""
-    (ids,) = workspace.rows("SELECT count(id), count(nullif(rejected, '')) FROM ids WHERE source = ?", number)
-    if ids[1] and not ids[0]:
-        given = workspace.rows("SELECT rejected FROM ids WHERE source = ? AND rejected <> '' LIMIT 3", number)
+    mine = f"FROM ids WHERE source = {text_literal(source.name)}"
+    others = f"SELECT rejected {mine} AND rejected <> '' AND NOT EXISTS ({mine} AND id IS NOT NULL) LIMIT 3"
+    if found := [shown(text) for (text,) in workspace.rows(others)]:
         raise unreadable(
-            f"{source.name}: {source.shown} holds no ids, but {', '.join(shown(text) for (text,) in given)}. None of "
-            "its values was used; name the column of the ids after a #. Numbers with a decimal point or an exponent "
-            "have lost their last digits: export them as whole numbers."
+            f"{source.name}: {source.shown} holds no ids, but {', '.join(found)}. None of its values was used; name "
+            "the column of the ids after a #. Numbers with a decimal point or an exponent have lost their last digits: "
+            "export them as whole numbers."
         )

@@ -1,6 +1,8 @@
 """Sources of ids: how they are written, every format of a file, and every file that is not what it seems to be."""
 
+import contextlib
 import gzip
+import resource
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,7 +37,6 @@ def read(workspace: Workspace, tmp_path: Path) -> Callable[..., list[int | str]]
 
 
 def read_source(workspace: Workspace, text: str) -> list[int | str]:
-    workspace.rows("DELETE FROM ids")
     ingest(workspace, parse_sources([text]), Progress())
     rows = workspace.rows("SELECT id, rejected FROM ids ORDER BY id, rejected")
     return [rejected if an_id is None else an_id for an_id, rejected in rows]
@@ -82,6 +83,7 @@ def test_a_number_that_no_signed_column_holds_is_rejected_as_it_stands(workspace
 def test_no_line_is_taken_for_a_preamble_a_comment_or_a_header(read: Read) -> None:
     assert read("a.csv", b"id,n\n1,a\n#x,b\n5,c\n", "#id") == [1, 5, "#x"]
     assert read("b.txt", b"5\nabc\n7\n") == [5, 7, "abc"]
+    assert read("b.txt", b"1.5e17\n5\n") == [5, "1.5e17"]
     assert read("c.csv", b"id\n# exported\n5\n6\n7;8\n", "#id") == [5, 6, "# exported", "7;8"]
 
 
@@ -99,6 +101,7 @@ def test_values_that_are_no_ids_are_kept_as_text_and_the_others_are_read(read: R
         ("a.csv", b"", "#id", "is empty, it has 0 bytes"),
         ("a.csv.gz", gzip.compress(CSV)[:-20], "#id", "is damaged or truncated"),
         ("a.csv.gz", CSV, "#id", "Not a gzipped file"),
+        ("a.csv.gz", gzip.compress(b""), "", "it has no content"),
         ("a.txt.gz", gzip.compress(LINES)[:60] + b"\1\1\1" + gzip.compress(LINES)[63:], "", "cannot be read: "),
         ("a.parquet", CSV, "#id", "cannot be read: .*magic bytes"),
         ("a.csv", CSV, "#player_id", "has no column 'player_id'; it has 'name', 'id'"),
@@ -107,6 +110,7 @@ def test_values_that_are_no_ids_are_kept_as_text_and_the_others_are_read(read: R
         ("a.csv", b"id\n1.5e17\n2.5e17\n", "#id", "holds no ids, but '1.5e17'.* decimal point"),
         ("a.csv", CSV + b"x,1,2\n", "#id", "has no column 'id'; it has 'name,id'"),
         ("a.csv", CSV.decode().encode("utf-16"), "#id", "has no column 'id'|cannot be read"),
+        ("a.csv", b"id\n\xe4\n", "", "not utf-8"),
         ("a.txt", b"hello\nworld\n", "", "holds no ids, but 'world'"),
     ],
 )
@@ -134,10 +138,41 @@ def test_a_column_of_another_type_is_refused(workspace: Workspace, tmp_path: Pat
 def test_a_path_that_is_missing_is_found_before_anything_is_read(workspace: Workspace, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(LINES)
     sources = parse_sources([f"{tmp_path}/a.txt", f"{tmp_path}/b*.txt"])
-    workspace.rows("DELETE FROM ids")
     with pytest.raises(MergeError, match=r"there is no file .*b\*\.txt"):
         ingest(workspace, sources, Progress())
     assert workspace.rows("SELECT count(*) FROM ids") == [(0,)]
+
+
+def test_only_the_file_that_is_named_is_read_whatever_its_name_and_directory_are_called(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "year=2026").mkdir()
+    for number, name in enumerate(("a[1].txt", "a1.txt", "b?.txt", "bc.txt", "year=2026/c.txt")):
+        (tmp_path / name).write_text(f"{number}\n")
+    for number, name in ((0, "a[1].txt"), (2, "b?.txt"), (4, "year=2026/c.txt")):
+        assert read_source(workspace, f"{tmp_path / name}") == [number]
+
+
+def test_what_is_no_file_is_refused(workspace: Workspace, tmp_path: Path) -> None:
+    for text, says in ((str(tmp_path), "or it is a directory"), ("", "no file"), ("x" * 300, "no file")):
+        with pytest.raises(MergeError, match=says):
+            read_source(workspace, text)
+
+
+def test_a_disk_that_is_full_is_no_unexpected_error(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
+        database.execute("CREATE TABLE t (id INTEGER)")
+        database.executemany("INSERT INTO t VALUES (?)", [(at * 0x9E3779B97F4A7C15 % 2**63,) for at in range(60_000)])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, limits[1]))
+        with pytest.raises(MergeError, match=r"no ids can be stored: .*Nothing was read; .*TMPDIR"):
+            Workspace()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        with pytest.raises(MergeError, match=r"t\.id cannot be read: .*None of its ids .*TMPDIR"), Workspace() as small:
+            read_source(small, f"sqlite:///{tmp_path}/a.db#t.id")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_names_of_files_and_columns_are_no_sql(workspace: Workspace, tmp_path: Path) -> None:
