@@ -20,7 +20,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,10 +164,10 @@ def load_map(path: Path) -> Map:
     """
     try:
         data = path.read_bytes()
-        values = tomllib.loads(data.decode())
+        values = tomllib.loads(data.decode("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise MergeError(
-            f"{path} is not a map: {error}. Nothing was read; write one with snowredis merge draft."
+            f"{path} is not a map: {error}. Nothing was read; correct that, or write one with snowredis merge draft."
         ) from None
     head = {word: value for word, value in values.items() if not isinstance(value, dict)}
     problems = [f"{word} is no word at the top of a map" for word in head if word not in HEAD]
@@ -224,12 +224,12 @@ def problems_of(the_map: Map, first: Tables, second: Tables, kind: str) -> Itera
 
 
 def _changed_tables(the_map: Map, first: Tables, second: Tables) -> Iterator[str]:
-    for name in second.keys() - first.keys():
+    for name in (name for name in second if name not in first):
         if name not in the_map.tables or the_map.tables[name].rows != "skip":
             yield f'[{name}] is only in the second database: create it in the first one, or write rows = "skip"'
-    for name in first.keys() - the_map.tables.keys():
+    for name in (name for name in first if name not in the_map.tables):
         yield f'[{name}] is not in the map: write it with its columns, and rows = "copy", "first" or "skip"'
-    for name in the_map.tables.keys() - first.keys() - second.keys():
+    for name in (name for name in the_map.tables if name not in first and name not in second):
         yield f"[{name}] is in the map, and there is no such table: take it out"
     if (given := the_map.head.get("schema")) != (now := checksum(first)):
         yield (
@@ -242,7 +242,7 @@ def _wrong_lists(said: TableMap, table: Table) -> Iterator[str]:
     """Yield which columns are not there once, and what is left open."""
     named = [column for word in RULES for column in said.lists.get(word, [])]
     named += [column for word in ("of", "sql") for column in said.texts.get(word, {})]
-    for column in dict.fromkeys(column for column in named if named.count(column) > 1):
+    for column in (column for column, times in Counter(named).items() if times > 1):
         yield f"{column} stands there twice: leave it in one list"
     for column in said.lists.get("ask", []):
         yield f"{column} is undecided (ask): move it to id, keep or sql"

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from snowredis.core.values import iso_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, parents_first, url_of
+from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, parents_first, url_of, whole
 from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Draft, Tables
 from snowredis.merge.evidence import Evidence
@@ -254,15 +254,16 @@ class _Run:
         tops, first, value = self.map.tables[name].lists.get("top", []), self.first, self.translation.value
         if not tops:
             return
-        key = self.translation.first_key(name)
+        key, table = self.translation.first_key(name), first.tables[name]
         values = [*(value(name, column) for column in tops), *(first.text(value(name, column)) for column in key)]
         for row in self.second.rows(f"SELECT {', '.join(values)} FROM {self.second.tables[name].sql} y"):
             pairs = zip(map(first.quote, key), row[len(tops) :], strict=True)
             same = [f"{first.text(column)} = {first.literal(str(each))}" for column, each in pairs]
-            numbers = zip(map(first.quote, tops), row, strict=False)
-            for column, number in ((column, int(number)) for column, number in numbers if number is not None):
-                where = " AND ".join([*same, f"{column} < {number}"])
-                first.run(f"UPDATE {first.tables[name].sql} SET {column} = {number} WHERE {where}")
+            numbers = zip(tops, map(whole, zip(row)), strict=False)
+            for column, number in ((column, number) for column, found in numbers for number in found):
+                there = f"COALESCE({first.digits(table.columns[column], first.quote(column))}, 0)"
+                where = " AND ".join([*same, f"{there} < {number}"])
+                first.run(f"UPDATE {table.sql} SET {first.quote(column)} = {number} WHERE {where}")
 
     # --- proof -------------------------------------------------------------------------------------
 

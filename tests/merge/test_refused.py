@@ -250,6 +250,14 @@ def test_a_counter_in_a_table_of_one_row_needs_no_key(two: Two, merging: Cli, ki
     assert rows_of(urls[0], "SELECT next_val FROM hibernate_sequence") == [(131,)]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_counter_may_be_one_of_several_texts(two: Two, merging: Cli, kind: str) -> None:
+    settings = "setting (name VARCHAR(20) PRIMARY KEY, value TEXT)"
+    urls = two(kind, {HERO: named(*range(1, 31)), settings: lambda _: ["'next_hero', '31'", "'title', 'x'"]})
+    merging(urls, ('keep = ["name", "value"]', 'keep = ["name"]\ntop = ["value"]'), code=0)
+    assert rows_of(urls[0], "SELECT value FROM setting ORDER BY name") == [("131",), ("x",)]
+
+
 # seven guilds, of which one is on both servers under two ids, and a hero of each but one
 GUILDS: Tables = {
     "guilds (id INTEGER PRIMARY KEY, name VARCHAR(20))": lambda s: (

@@ -3,7 +3,7 @@
 -- tables: every table, and why it is not copied
 SELECT NULL AS schema_name, l.name AS tab, '"' || replace(l.name, '"', '""') || '"' AS sql, '' AS refusal, CASE
     WHEN l.type <> 'table' THEN 'is a ' || l.type || ' table: drop it, with its triggers, and make it again afterwards'
-    WHEN m.sql LIKE '%ON CONFLICT%' AND (m.sql LIKE '%ON CONFLICT REPLACE%' OR m.sql LIKE '%ON CONFLICT IGNORE%') THEN
+    WHEN m.sql LIKE '%ON CONFLICT REPLACE%' OR m.sql LIKE '%ON CONFLICT IGNORE%' THEN
     'has an ON CONFLICT clause, with which a row can be lost silently: make the table again without it'
     END AS refused FROM pragma_table_list l JOIN sqlite_master m ON m.name = l.name
     WHERE l.schema = 'main' AND l.type <> 'view' AND l.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY 2;
