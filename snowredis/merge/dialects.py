@@ -57,8 +57,8 @@ _MYSQL_SETTINGS = (
     "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO', sql_safe_updates = 0, "
     f"innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S}, group_concat_max_len = {1 << 24}, "
     "net_write_timeout = 3600, net_read_timeout = 3600, tx_isolation = 'REPEATABLE-READ' "
-    # MariaDB alone reads this: tables are joined by hashes, and those of 32 MiB of keys in one pass
-    f"/*M! , join_cache_level = 4, join_buffer_size = {1 << 25}, join_buffer_space_limit = {1 << 28} */"
+    # MariaDB alone reads this: tables without an index are joined by hashes, and those of 32 MiB of keys in one pass
+    f"/*M! , join_cache_level = 8, join_buffer_size = {1 << 25}, join_buffer_space_limit = {1 << 28} */"
 )
 # a text that is a number of at most 63 bits
 _POSITIVE = "^([1-9][0-9]{{0,17}}|[1-8][0-9]{{18}})$"
@@ -206,17 +206,17 @@ class Database:
         are_numbers = all(isinstance(each, int | Decimal) and math.isfinite(each) for each in (low, high))
         return (int(low), int(high)) if are_numbers else (0, 0)
 
-    def at_places(self, table: Table, query: str, most: int, places: int) -> str:
-        """Return the query of *most* rows of a table: at *places* of the range of its key, or the first rows."""
+    def at_places(self, table: Table, query: str, places: int, at_one: int) -> str:
+        """Return the query of some rows of a table: *at_one* at each of *places* of its key, or the first rows."""
         low, high = 0, 0
         if table.primary and table.columns[table.primary[0]].kind == "int":
             low, high = self.ends(table, table.primary[0])
-        if high - low < most:
-            return f"{query} LIMIT {most}"
+        if high - low < places:
+            return f"{query} LIMIT {places * at_one}"
         key, step = self.quote(table.primary[0]), (high - low) // places + 1
         return " UNION ALL ".join(
             f"SELECT * FROM ({query} WHERE {key} >= {start} AND {key} < {start + step} ORDER BY {key} "
-            f"LIMIT {most // places}) p{number}"
+            f"LIMIT {at_one}) p{number}"
             for number, start in enumerate(range(low, high + 1, step))
         )
 
@@ -274,16 +274,15 @@ class Database:
 
     def row_hash(self, columns: Sequence[TableColumn], values: Sequence[str]) -> str:
         """Return a number that depends on all values of a row."""
-        return f"CRC32(CONCAT_WS(0x1F, {', '.join(map(self._bytes, columns, values))}))"
+        # the bytes of texts of any character set, since what divides them has none
+        return f"CRC32(CONCAT_WS(BINARY 0x1F, {', '.join(map(self._stored, columns, values))}))"
 
-    def _bytes(self, column: TableColumn, value: str) -> str:
-        """Return a value as the bytes that its column has."""
+    def _stored(self, column: TableColumn, value: str) -> str:
+        """Return a value as its column stores it."""
         if column.kind == "float" or "zerofill" in column.type:
             value = f"CAST({value} AS {'DOUBLE' if column.kind == 'float' else self.number})"
-        elif column.collation:
-            charset = column.collation.partition("_")[0]
-            is_plain = value in (f"{row}.{self.quote(column.name)}" for row in "ty")
-            value = f"BINARY {value if is_plain else f'CONVERT({value} USING {charset})'}"
+        elif column.collation and value not in (f"{row}.{self.quote(column.name)}" for row in "ty"):
+            value = f"CONVERT({value} USING {column.collation.partition('_')[0]})"
         return value if "NOT NULL" in column.description else f"IFNULL({value}, '\\\\N')"
 
     # --- what is not a row -------------------------------------------------------------------------

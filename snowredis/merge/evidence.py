@@ -24,8 +24,8 @@ from snowredis.merge.databases import ROWID, Progress, Table, TableColumn, nearn
 from snowredis.merge.dialects import Database
 
 SAMPLED = 20_000
-# rows of a table that the second look reads, and the places of its key at which it does
-LOOKED, PLACES = 5_000, 50
+# rows of a table that the second look reads; of a larger one, the places of its key, and the rows at each
+LOOKED, PLACES, AT_ONE = 5_000, 50, 40
 # texts of a column that are looked into, numbers of each, and characters; and how many of bytes
 _TEXTS, _PARTS, _CHARS, _BYTES = 4000, 12, 400, 500
 # rows of a table of counters
@@ -184,8 +184,9 @@ class Evidence:
         if self.reads_all:
             rows, size = _kept(database.pages(query), key)
         else:
-            rows = [row for page in database.pages(database.at_places(table, query, LOOKED, PLACES)) for row in page]
-            size = database.count(table.sql) if len(rows) >= LOOKED // PLACES else len(rows)
+            size = database.count(table.sql)
+            some = database.at_places(table, query, PLACES, AT_ONE) if size > LOOKED else query
+            rows = [row for page in database.pages(some) for row in page]
             if len(rows) < size and name not in self.partly:
                 self.partly.append(name)
         return Sample([tuple(map(plain, columns, row)) for row in rows], at, size)
