@@ -153,7 +153,6 @@ class Evidence:
         self.called = without_prefix(self.tables)
         self.samples: dict[str, tuple[Sample, Sample]] = {}
         self.ids: dict[Where, tuple[Ids, Ids]] = {}
-        self.partly: list[str] = []
         self.numbers: dict[Where, Two] = {}
         refers = [
             (each, key, at) for each in self.tables for key in self.tables[each].foreign_keys for at in key.columns
@@ -164,6 +163,7 @@ class Evidence:
         for name in self.tables:
             self.samples[name] = (self._read(0, name), self._read(1, name))
             progress.add(1)
+        self.partly = [name for name, both in self.samples.items() if any(len(each.rows) < each.count for each in both)]
         for table, column in ((each, column) for each in self.tables.values() for column in each.columns.values()):
             first, second = (whole(sample.values(column.name)) for sample in self.samples[table.name])
             self.numbers[table.name, column.name] = first, second
@@ -187,8 +187,6 @@ class Evidence:
             size = database.count(table.sql)
             some = database.at_places(table, query, PLACES, AT_ONE) if size > LOOKED else query
             rows = [row for page in database.pages(some) for row in page]
-            if len(rows) < size and name not in self.partly:
-                self.partly.append(name)
         return Sample([tuple(map(plain, columns, row)) for row in rows], at, size)
 
     def _ids(self, side: int, table: Table, column: TableColumn) -> Ids:

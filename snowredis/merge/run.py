@@ -126,24 +126,6 @@ def merge(
     return verdict
 
 
-@dataclass
-class _Before:
-    """State of a table of the first database before the copy.
-
-    Attributes:
-        count: of all rows.
-        moved: the condition of a row that came; empty: its values do not say it.
-        rows, hashed: if they do not: how many rows there are, and their hash.
-        orphans: of each of its unsure keys: rows that lead nowhere.
-    """
-
-    count: int
-    moved: str = ""
-    rows: int = 0
-    hashed: int = 0
-    orphans: list[int] = field(default_factory=list)
-
-
 class _Run:
     """The steps of one merge."""
 
@@ -152,7 +134,13 @@ class _Run:
         self.map, self.names = translation.map, translation.names
         self.first, self.second = translation.first, translation.second
         self.seen = _rows_seen(translation)
-        self.before: dict[str, _Before] = {}
+        # the rows of each table of the first database, and their hash if the values do not say which rows came
+        self.before: dict[str, tuple[int, int]] = {}
+        self.coming = 0
+        # the condition of a row that came; empty: none
+        self.moved: dict[str, str] = {}
+        # foreign keys that neither the rules of the map make sure, and how many rows lead nowhere by each
+        self.orphans: list[tuple[str, ForeignKey, int]] = []
 
     def prepare(self) -> MergeResult:
         """Find offsets and pairs.
@@ -169,6 +157,8 @@ class _Run:
         for found in (translation.find_pairs, lambda: clashes(translation)):
             problems += [] if problems else found()
         evidence = Evidence((self.first, self.second), self.progress, reads_all=False)
+        self.before = {name: (mine.count, 0) for name, (mine, _) in evidence.samples.items()}
+        self.coming = sum(evidence.samples[name][1].count for name in self.names)
         looked = list(_doubts(translation, evidence))
         problems += [f"[{doubt.table}] {doubt.text}" for doubt in looked if doubt.is_strong]
         refuse(problems)
@@ -190,13 +180,17 @@ class _Run:
     def copy(self) -> None:
         """Copy all rows that come, with triggers off and foreign keys that wait."""
         tables = self.first.tables
-        for name in tables:
-            self.before[name] = self._state_of(name)
+        for name in self.names:
+            self.moved[name] = self._moved(name)
+            if not self.moved[name]:
+                self.before[name] = self._state(name)
+            unsure = [key for key in tables[name].foreign_keys if not self._is_sure(name, key)]
+            self.orphans += [(name, key, self._orphans(self.first, name, key)) for key in unsure]
         ordered, late = parents_first(tables, self.names)
         before, after = self.first.quiet([tables[name] for name in self.names], late)
         for statement in before:
             self.first.run(statement)
-        self.progress.start("copying", sum(self.before[name].count for name in ordered))
+        self.progress.start("copying", self.coming)
         for name in ordered:
             self.pause(name)
             self.translation.copy(name, tables[name].sql, self.translation.columns(name), [])
@@ -205,43 +199,23 @@ class _Run:
         for statement in after:
             self.first.run(statement)
 
-    def _state_of(self, name: str) -> _Before:
-        found = _Before(self.first.count(self.first.tables[name].sql))
-        if name in self.names:
-            found.moved = self._moved(name)
-            if not found.moved:
-                _, found.rows, found.hashed = self._hash(name)
-            found.orphans = [self._orphans(self.first, name, key) for key in self._unsure_keys(name)]
-        return found
-
     def _moved(self, name: str) -> str:
         """Return the condition that a row came: an id moved above all of before in each; empty: there is none."""
         table, said = self.first.tables[name], self.map.tables[name]
-        for column, rule in said.rules.items():
+        for column in said.lists.get("id", []):
             known, value = table.columns[column], self.translation.column(column)
-            is_number = known.is_counter or known.type == "rowid"
-            # any column of SQLite may hold a text
-            is_key = is_number or (column in table.primary[:1] and self.first.kind != "sqlite")
-            is_moved = rule == "id" and known.kind == "int" and is_key
-            if is_moved and not self.translation.count(name, f"({value} IS NULL OR {value} <= 0)"):
-                offset = self.translation.offsets[said.text("own", column)]
-                return f"y.{self.first.quote(column)} > {offset}"
+            # any column of SQLite may hold a text, but for those that it counts
+            is_first = column in table.primary[:1] and self.first.kind != "sqlite"
+            is_key = known.kind == "int" and (known.is_counter or known.type == "rowid" or is_first)
+            if is_key and not self.translation.count(name, f"({value} IS NULL OR {value} <= 0)"):
+                return f"{value} > {self.translation.offsets[said.text('own', column)]}"
         return ""
 
-    def _unsure_keys(self, name: str) -> list[ForeignKey]:
-        """Return the foreign keys that neither the database checks, nor the rules of the map.
-
-        If all rows of the parent come, and both ends move alike, a row leads where it led in the second database.
-        """
-
-        def is_sure(key: ForeignKey) -> bool:
-            its, move = self.map.tables[key.parent], self.map.move
-            wheres = [*((name, each) for each in key.columns), *((key.parent, each) for each in key.parents)]
-            ends = {move(*where).rule for where in wheres}
-            return its.rows == "copy" and not its.match and "sql" not in ends
-
-        keys = self.first.tables[name].foreign_keys
-        return [key for key in keys if not self.first.checks_keys and not is_sure(key)]
+    def _is_sure(self, name: str, key: ForeignKey) -> bool:
+        """Return whether a row leads where it led: all rows of the parent come, and both ends move as the map says."""
+        said, its = self.map.tables[name], self.map.tables[key.parent]
+        rules = {*map(said.rule, key.columns), *map(its.rule, key.parents)}
+        return its.rows == "copy" and not its.match and "sql" not in rules
 
     def _orphans(self, database: Database, name: str, key: ForeignKey) -> int:
         given = " AND ".join(f"c.{database.quote(column)} IS NOT NULL" for column in key.columns)
@@ -274,49 +248,42 @@ class _Run:
             MergeError: it is not that.
         """
         wrong, total = list[str](), 0
-        self.progress.start("comparing rows", len(self.names))
-        for name, table in self.first.tables.items():
-            before, came, hashed = self.before[name], 0, 0
-            if name in self.names:
-                _, came, hashed = self._hash(name, of_second=True)
-                count, *now = self._hash(name, came=before.moved)
-                is_right = now == [before.rows + came, before.hashed + hashed]
-                text = f"[{name}] the rows that came are not those that the rules make of the second database"
-                wrong += [*([text] * (not is_right)), *self._lost(name)]
-                self.progress.add(1)
-            else:
-                count = self.first.count(table.sql)
+        self.progress.start("comparing rows", len(self.before))
+        for name, (count, hashed) in self.before.items():
+            came, its = self._state(name, of_second=True) if name in self.names else (0, 0)
+            now, found = self._state(name)
+            if now != count + came:
+                wrong.append(f"[{name}] has {now:,} rows instead of {count:,} + {came:,}")
+            elif found != hashed + its:
+                wrong.append(f"[{name}] the rows that came are not those that the rules make of the second database")
             total += came
-            if count != before.count + came:
-                wrong.append(f"[{name}] has {count:,} rows instead of {before.count:,} + {came:,}")
+            self.progress.add(1)
+        for name, key, before in self.orphans:
+            new = self._orphans(self.first, name, key) - before
+            if new > 0 and new > self._orphans(self.second, name, key):
+                columns = ", ".join(key.columns)
+                wrong.append(f"[{name}] {new:,} rows came whose {columns} leads to no row of {key.parent}")
         if wrong:
             raise MergeError("the proof failed, and everything was rolled back", wrong)
         return total
 
-    def _hash(self, name: str, *, of_second: bool = False, came: str = "") -> list[int]:
-        """Return how many rows there are, how many *came*, and the hash of those.
+    def _state(self, name: str, *, of_second: bool = False) -> tuple[int, int]:
+        """Return how many rows a table has, and the hash of those that came, or of all if none can be told.
 
         Args:
             of_second: what the rules make of the rows of the second database.
-            came: a condition; empty: all.
         """
         tops, translation = self.map.tables[name].lists.get("top", []), self.translation
-        names = [column for column in translation.columns(name) if column not in tops]
+        names = [column for column in translation.columns(name) if column not in tops and name in self.names]
         columns = [self.first.tables[name].columns[column] for column in names]
         database = self.second if of_second else self.first
         values = [translation.value(name, each) if of_second else translation.column(each) for each in names]
         rows = translation.rows(name) if of_second else f"FROM {self.first.tables[name].sql} y"
-        hashed, one = database.row_hash(columns, values) if columns else "0", "1"
-        if came:
-            hashed, one = f"CASE WHEN {came} THEN {hashed} END", f"CASE WHEN {came} THEN 1 END"
-        return [int(number or 0) for number in database.one(f"SELECT COUNT(*), COUNT({one}), SUM({hashed}) {rows}")]
-
-    def _lost(self, name: str) -> Iterator[str]:
-        for key, orphans in zip(self._unsure_keys(name), self.before[name].orphans, strict=True):
-            new = self._orphans(self.first, name, key) - orphans
-            if new and new > self._orphans(self.second, name, key):
-                columns = ", ".join(key.columns)
-                yield f"[{name}] {new:,} rows came whose {columns} leads to no row of {key.parent}"
+        hashed = database.row_hash(columns, values) if columns else "0"
+        if not of_second and self.moved.get(name):
+            hashed = f"CASE WHEN {self.moved[name]} THEN {hashed} END"
+        count, total = database.one(f"SELECT COUNT(*), SUM({hashed}) {rows}")
+        return int(count), int(total or 0)
 
     # --- counters and mark -------------------------------------------------------------------------
 
