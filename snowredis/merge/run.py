@@ -13,7 +13,7 @@ import hashlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from snowredis.merge.databases import MARK, ForeignKey, Progress, database_error
 from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Draft, Tables
 from snowredis.merge.evidence import Evidence
-from snowredis.merge.map_file import families, load_map, problems_of, refuse
+from snowredis.merge.map_file import Move, families, load_map, problems_of, refuse
 from snowredis.merge.translation import Translation, choose_offsets, clashes, unfit_values
 
 _MARK_TABLE = (
@@ -383,10 +383,6 @@ def _write_pairs(translation: Translation, path: Path | None) -> int:
 # --- a second look ---------------------------------------------------------------------------------------
 
 
-# the reason against the rule of a column, what to do, and whether nothing speaks for the rule
-_Against = tuple[str, str, bool]
-
-
 def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
     """Yield where the evidence speaks against the rules of a finished map, but for columns that are sure."""
     the_map = translation.map
@@ -395,65 +391,35 @@ def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
     for name in the_map.of("copy", "first"):
         said, table = the_map.tables[name], evidence.tables[name]
         left_out = {*said.lists.get("sure", []), *(column for key in table.foreign_keys for column in key.columns)}
-        found: dict[tuple[str, str, bool], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        found: dict[bool, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for column in (column for column in table.written if column.name not in left_out):
-            case, rule = Case(evidence, tables, table, column), said.rule(column.name)
-            if against := _against(translation, case, rule):
-                why, cure, is_strong = against
-                found[rule, cure, is_strong][why].append(column.name)
-        for (rule, cure, is_strong), reasons in found.items():
-            yield _doubt(name, rule, cure, reasons, is_strong=is_strong)
+            if against := _against(translation, Case(evidence, tables, table, column)):
+                reason, is_strong = against
+                found[is_strong][f"in {said.rule(column.name)}, and {reason}"].append(column.name)
+        for is_strong, reasons in found.items():
+            parts = (f"{', '.join(families(of))} {'are' if of[1:] else 'is'} {why}" for why, of in reasons.items())
+            columns = json.dumps([column for of in reasons.values() for column in of], ensure_ascii=False)
+            yield Doubt(name, f"{'; '.join(parts)}, or write sure = {columns}", is_strong)
         if said.rows == "copy" and not said.match and draft.judge_rows(table) == "first":
             yield Doubt(name, f'rows is "copy", and {draft.notes[name][-1]}', is_strong=False)
 
 
-def _of_matched(case: Case, rule: str) -> Iterator[tuple[str, bool]]:
-    """Yield the tables with match whose ids a column may have, and whether hardly another table is meant."""
-    leads, matched = case.leads, case.tables.matched
-    nearest = [lead for lead in leads if lead.near == leads[0].near]
-    is_open = case.where not in case.evidence.ids and (rule == "id" or (case.is_named and not case.is_listed))
-    for lead in nearest:
-        is_best = is_open and all(each.reach * 1.5 < lead.reach for each in nearest if each != lead)
-        if lead.where in matched and (lead.near > 1 or is_best):
-            yield lead.where[0], lead.near == 3 or (rule == "id" and len(nearest) == 1)
-    for name, key in matched:
-        its = case.evidence.tables[name].columns[key]
-        is_like = its.kind != "int" and its.kind == case.column.kind and case.where != (name, key)
-        if is_like or (case.evidence.is_named_after(case.name, name) and (not leads or leads[0].near < 3)):
-            yield name, is_like
-
-
-def _against(translation: Translation, case: Case, rule: str) -> _Against | None:
-    name, column = case.where
-    for target, is_only in _of_matched(case, rule) if rule in ("id", "keep") else ():
-        if number := translation.matched_in(name, column, target):
+def _against(translation: Translation, case: Case) -> tuple[str, bool] | None:
+    """Return what speaks against the rule of a column, with what to do, and whether nothing speaks for it."""
+    the_map, (name, column) = translation.map, case.where
+    rule, mine, guess = the_map.tables[name].rule(column), the_map.move(name, column), case.guess()
+    its = the_map.move(*guess.of) if guess.of else Move(guess.rule)
+    for target, key in case.tables.matched if mine.rule in ("id", "keep") else ():
+        kind, is_called = case.evidence.tables[target].columns[key].kind, case.evidence.is_named_after(column, target)
+        is_like = kind != "int" and kind == case.column.kind and (name, column) != (target, key)
+        may_be = rule == "id" and not guess.of and (target, key) in [lead.where for lead in case.leads]
+        is_meant = is_like or is_called or may_be or its == Move("of", target)
+        if is_meant and (number := translation.matched_in(name, column, target)):
             why = f"{number:,} of its values are ids of rows of {target} that stay away (match)"
-            return why, f'write of.{column} = "{target}"', is_only
-    if rule not in ("keep", "id", "of", "flake"):
+            return f'{why}: write of.{column} = "{target}"', is_like or is_called
+    is_settled = rule in ("sql", "top", "none") or (name, column) in case.tables.matched
+    if is_settled or its == mine or its.rule in ("none", "") or (its.rule, rule) == ("ask", "id"):
         return None
-    guess, move = case.guess(), translation.map.move
-    its = move(*guess.of) if guess.of else None
-    if guess.rule in ("flake", "top") or (guess.rule == "sql" and rule != "keep"):
-        return (guess.why, f"move it to {guess.rule}", False) if guess.rule != rule else None
-    if rule == "keep" and guess.rule in ("id", "of", "ask", "sql"):
-        why = f"{guess.why}{' (write sql)' * (guess.rule == 'sql')}"
-        cure = f"write {its.written(column)}" if its and guess.rule == "of" else "move what is an id to id"
-        return why, cure, guess.is_strong
-    if its and its != move(name, column):
-        return f"{guess.why}, which moves otherwise", f"write {its.written(column)}", False
-    if rule != "id" and not its and (guess.rule == "id" or (guess.rule == "ask" and rule == "flake")):
-        return guess.why, "move it to id", False
-    if rule != "keep" and guess.rule == "keep":
-        why = guess.why or "nothing says of which table its values are ids"
-        return why, "move what is no id to keep", False
-    return None
-
-
-def _doubt(name: str, rule: str, cure: str, reasons: Mapping[str, list[str]], *, is_strong: bool) -> Doubt:
-    columns = [column for found in reasons.values() for column in found]
-    (first, _), *more = reasons.items()
-    text = f"{', '.join(families(columns))} {'are' if columns[1:] else 'is'} in {rule}, and {first}"
-    if more:
-        parts = (f"{', '.join(families(found))}: {why}" for why, found in reasons.items())
-        text = f"in {rule} are {'; '.join(parts)}"
-    return Doubt(name, f"{text}: {cure}, or write sure = {json.dumps(columns, ensure_ascii=False)}", is_strong)
+    cure = f"write {its.written(column)}" if its.by else f"move it to {'id or sql' if its.rule == 'ask' else its.rule}"
+    why = guess.why or "nothing says of which table its values are ids"
+    return f"{why}: {cure}", rule == "keep" and guess.is_strong

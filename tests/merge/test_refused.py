@@ -104,16 +104,16 @@ def test_each_wrong_line_is_named_with_what_to_write(refused: Callable[..., str]
 
 OWN = 'id = ["character_id", "rank_id"]\nown.rank_id = "ranks"'
 CARELESS = {
-    'partner is in flake, and ids of characters.id, which moves otherwise: write id = ["partner"]': [
+    'partner is in flake, and ids of characters.id: move it to id': [
         ('id = ["id", "partner", "guild_id"]', 'id = ["id", "guild_id"]'), ('flake = ["flake"]', 'flake = ["flake", "partner"]')
     ],
-    'partner is in of, and ids of characters.id, which moves otherwise: write id = ["partner"]': [
+    'partner is in of, and ids of characters.id: move it to id': [
         ('id = ["id", "partner", "guild_id"]', 'id = ["id", "guild_id"]\nof.partner = "kinds"')
     ],
-    'rank_id is in id, and ids of ranks.id, which moves otherwise: write id = ["rank_id"], own.rank_id = "ranks"': [
+    'rank_id is in id, and ids of ranks.id: write id = ["rank_id"], own.rank_id = "ranks"': [
         ('\nown.rank_id = "ranks"', "")
     ],
-    'owner_id is in id, and ids of characters.id, which moves otherwise: write sql.owner_id = "…"': [
+    'owner_id is in id, and ids of characters.id: write sql.owner_id = "…"': [
         ('id = ["id", "partner", "guild_id"]', 'id = ["partner", "guild_id"]\nsql.id = "id + :offset"'),
         ('sql.owner_id = "CASE WHEN place = \'SHOP\' THEN owner_id ELSE owner_id + :offset END"', 'id = ["id", "owner_id"]'),
         ('[items]\nrows = "copy"\nid = ["id"]', '[items]\nrows = "copy"'),
@@ -145,7 +145,7 @@ def test_columns_without_values_when_the_map_was_made_are_refused_with_values(re
 
 OWNERS = ('id   = ["id", "owner"]', 'id   = ["id"]\nkeep = ["owner"]')
 SURE_OWNERS = (OWNERS[0], f'{OWNERS[1]}\nsure = ["owner"]')
-OWNERS_REFUSED = '[item] owner is in keep, and ids of people.id: move what is an id to id, or write sure = ["owner"]'
+OWNERS_REFUSED = '[item] owner is in keep, and ids of people.id: move it to id, or write sure = ["owner"]'
 PEOPLE = "people (id INTEGER PRIMARY KEY, name TEXT)"
 ITEM = "item (id INTEGER PRIMARY KEY, owner INT)"
 
@@ -333,7 +333,7 @@ def test_an_id_that_is_only_a_part_of_a_value_or_of_a_layout_is_named(two: Two, 
     verdict = said(merging(two("sqlite", tables), edit, options=DRY))
     hero_only = "[t] target_id is in id, and 50% of its values are ids, all where kind is hero: move it to sql"
     assert hero_only in verdict, verdict
-    assert "[t] flake_id is in id, and digits: ids of flake.id: move it to flake" in verdict
+    assert "; flake_id is in id, and digits: ids of flake.id: move it to flake" in verdict
 
 
 def test_keys_of_several_columns_that_move_are_ids_of_others(two: Two, merging: Cli) -> None:
@@ -345,7 +345,7 @@ def test_keys_of_several_columns_that_move_are_ids_of_others(two: Two, merging: 
     }
     kept = ('id   = ["hero_id"]\nkeep = ["name"]', 'keep = ["hero_id", "name"]')
     refused = merging(two("sqlite", tables), kept).out
-    assert "[pet] hero_id is in keep, and ids of hero.id: move what is an id to id" in refused
+    assert "[pet] hero_id is in keep, and ids of hero.id: move it to id" in refused
 
 
 def test_doubts_about_one_table_are_one_line_with_the_list_that_settles_them(two: Two, merging: Cli) -> None:
@@ -357,10 +357,10 @@ def test_doubts_about_one_table_are_one_line_with_the_list_that_settles_them(two
     drafted, kept = 'keep = ["name"]\nask  = ["fame", "wins", "foes"]', 'keep = ["name", "fame", "wins", "foes"]'
     verdict = said(merging(urls, (drafted, kept), options=DRY))
     assert verdict.count("look again: ") == 1
-    assert "look again: [hero] in keep are fame, wins: its values fill hero.id" in verdict
+    assert "look again: [hero] fame, wins are in keep, and its values fill hero.id" in verdict
     sure = 'sure = ["fame", "wins", "foes"]'
-    assert "; foes: ids of hero.id inside (number 1)" in verdict
-    assert f"move what is an id to id, or write {sure}" in verdict
+    assert "; foes is in keep, and ids of hero.id inside (number 1)" in verdict
+    assert f"move it to sql, or write {sure}" in verdict
     assert "look again" not in merging(urls, (drafted, f"{kept}\n{sure}"), options=DRY).out
 
 
@@ -432,7 +432,7 @@ def test_ids_of_a_table_of_two_rows_are_never_called_ids_of_no_table(two: Two, m
     drafted, wrong = 'id   = ["id", "alliance_id"]\nkeep = ["name"]', 'id   = ["id"]\nkeep = ["name", "alliance_id"]'
     assert "look again" not in merging(urls, options=DRY).out
     kept = merging(urls, (drafted, wrong), options=DRY)
-    assert "alliance_id is in keep, and ids of alliance.id: move what is an id to id" in said(kept)
+    assert "alliance_id is in keep, and ids of alliance.id: move it to id" in said(kept)
 
 
 def test_a_key_of_first_characters_that_two_rows_would_have_is_said_by_the_database(two: Two, merging: Cli) -> None:
