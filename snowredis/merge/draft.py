@@ -53,7 +53,7 @@ class Tables:
         fixed: rows of which the ids stay.
         same: tables of these whose rows are nearly all the same in both, with all that they refer to.
         matched: the columns that name a row, by the id of tables whose rows are in both.
-        alike: many rows are the same in both; which ids these have is not known.
+        alike: tables with many rows that are the same in both; which ids these have is not known.
     """
 
     fixed: set[str] = field(default_factory=set)
@@ -79,7 +79,7 @@ class Case:
     ) -> None:
         self.evidence, self.tables, self.table, self.column, self.path = evidence, tables, table, column, path
         self.name, self.where = column.name, (table.name, column.name)
-        self.sets, self.leads = evidence.numbers[self.where], evidence.leads_of[self.where]
+        self.sets = evidence.numbers[self.where]
         self.size = max(map(len, self.sets))
         self.sides = [sample.values(self.name) for sample in evidence.samples[table.name]]
         self.values = [value for side in self.sides for value in side]
@@ -87,6 +87,8 @@ class Case:
         self.are_numbers = column.kind == "int" or are_whole
         self.is_key = self.name.lower() in {name.lower() for _, name in evidence.ids} - {"id", ROWID}
         self.is_named = (is_named := is_named_like_an_id(self.name)) or self.is_key
+        known = evidence.leads_of[self.where]
+        self.leads = [lead for lead in known if self.is_named or lead.where[0] not in tables.alike]
         self.is_listed = bool(LISTED_NAME.search(stem(self.name)))
         # SQLite numbers each INTEGER PRIMARY KEY, also one that has ids or places of something outside
         first = evidence.databases[0]
@@ -140,8 +142,6 @@ class Case:
         elif self.column.kind != "float" and (found := self.evidence.parts(*self.where)):
             place, lead, example = found
             return Guess("sql", f"ids of {lead} inside ({place}), as in {example}")
-        elif name := self.evidence.settings(*self.where):
-            return Guess("sql", f"a number where {name}: an id")
         # only numbers that are at one place of all values were found
         why = "bytes: are there ids in them?" if self.column.kind == "bytes" and any(self.values) else ""
         return None if self.column.kind == "other" else Guess("keep", why)
@@ -190,22 +190,9 @@ class Case:
         return Guess("none" if self.is_named and are_empty else "keep")
 
     @cached_property
-    def _leads(self) -> list[Lead]:
-        """Those of the leads that can be meant: of no wider type, or else of an unsigned one of the same width."""
-        limits = (self.column.limit, self.column.limit * 2 + 1)
-        found = ([lead for lead in self.leads if self.is_key or not self._may_differ(lead, limit)] for limit in limits)
-        return next(filter(None, found), [])
-
-    def _may_differ(self, lead: Lead, limit: int) -> bool:
-        """Return whether these ids are wider than the limit, or perhaps the same in both databases."""
-        its = self.evidence.tables[lead.where[0]].columns[lead.where[1]]
-        is_unlike = its.limit > limit and not (lead.near > 1 and self.is_named)
-        return is_unlike or (lead.where[0] in self.tables.alike and not self.is_named)
-
-    @cached_property
     def _best(self) -> Lead | None:
         """The likeliest of them whose ids move."""
-        return next((lead for lead in self._leads if lead.where[0] not in self.tables.fixed), None)
+        return next((lead for lead in self.leads if lead.where[0] not in self.tables.fixed), None)
 
     def typed(self) -> Guess | None:
         """Judge a column beside one that names the tables of its ids, as item_type does of item_id."""
@@ -236,16 +223,16 @@ class Case:
         # as many tables, an amount may be called
         is_amount = AMOUNT_NAME.search(self.name) or self.name.endswith("s")
         is_called = self.is_named or (self._best and self._best.near == 3 and not is_amount)
-        if not (is_called and self._leads):
+        if not (is_called and self.leads):
             return None
-        if not self._leads[0].near and self.is_listed:
+        if not self.leads[0].near and self.is_listed:
             return Guess("keep", "named after a list of the application, which no table here has")
         if self.name.lower() == "id" and self.name in self.table.primary:
             if self.name != self.table.primary[0]:
                 return Guess("keep", "a number within its parent, by its place in the key")
-            return Guess("ask", f"called id, and not the id of a row: of {self._leads[0]}, or of a list outside?")
+            return Guess("ask", f"called id, and not the id of a row: of {self.leads[0]}, or of a list outside?")
         # if tables are named as the column is, its numbers are of one of them
-        nearest = [lead for lead in self._leads if lead.near == self._leads[0].near]
+        nearest = [lead for lead in self.leads if lead.near == self.leads[0].near]
         staying = [lead for lead in nearest if lead.where[0] in self.tables.fixed]
         moving = [lead for lead in nearest if lead not in staying]
         if not moving:
@@ -277,18 +264,14 @@ class Case:
         return None
 
     def partly(self) -> Guess | None:
-        """Judge numbers that are ids in some rows, or in some bits."""
+        """Judge numbers that are ids in some rows, or halves of ids."""
         evidence, sets = self.evidence, self.sets
         found = evidence.by_kind(*self.where) if self.size >= 8 else None
         kinds = f", all where {found[0]} is {', '.join(map(str, found[1][:5]))}" if found else ""
         if self.is_named and self.size >= 3:
             part = evidence.share_of_any(sets)
-            if part >= 0.95 and self.is_in_range:
-                return Guess("id", "named like an id; its values are ids of several tables")
             if part >= 0.4 and self.size >= 8 and not self.is_listed:
                 return Guess("sql", f"{part:.0%} of its values are ids{kinds}")
-        if packed := evidence.packed(self.where):
-            return Guess("sql", f"its {packed[0]} are ids of {packed[1]}")
         if kinds:
             return Guess("sql", f"ids{kinds}, else not")
         names = [each.name for each in self.table.written if each.kind == "int"]
@@ -296,12 +279,6 @@ class Case:
             if whose := evidence.halves(self.table.name, low, high):
                 return Guess("sql", f"{low} and {high} are the low and high 16 bits of ids of {'.'.join(whose)}")
         return None
-
-    @cached_property
-    def is_in_range(self) -> bool:
-        """True if ids are large, and all of its numbers are among them."""
-        low, high = self.evidence.large
-        return all(low <= number <= high for side in self.sets for number in side)
 
     def elsewhere(self) -> Guess | None:
         """Judge a column that is called as an id, of a table that does not have all of its numbers, or of none."""
@@ -314,8 +291,6 @@ class Case:
                 word = "ask" if share >= 0.2 or not any(each.rows for each in evidence.samples[name]) else "keep"
                 return Guess(word, f"named like an id of {name}, and {share:.0%} of its values are there")
         if self.is_key or (self.is_named and not self.is_listed):
-            if self.is_in_range:
-                return Guess("ask", "named like an id; no table has its values, but they are between ids of tables")
             return Guess("keep", "named like an id, but leads nowhere: of another database?")
         return None
 
@@ -345,19 +320,13 @@ class Draft:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence, self.catalog, self.tables = evidence, evidence.tables, Tables()
         self.notes: dict[str, list[str]] = defaultdict(list)
-        # tables of ids alone, which are bare, look the same in any two databases
-        self.about, self._bare, self._rows = list[str](), list[str](), dict[str, str]()
+        self.about, self._rows = list[str](), dict[str, str]()
 
     def map(self) -> Map:
         """Return the map."""
         # tables with ids in their keys are judged after those that they lead to
         for table in sorted(self.catalog.values(), key=lambda table: len(table.primary)):
             self._rows[table.name] = self.judge_rows(table)
-        for name in self._bare:
-            known = ((table, lead) for (table, _), lead in self.evidence.references() if table in self.tables.fixed)
-            if stays := sorted({table for table, lead in known if lead.near == 3 and lead.where[0] == name}):
-                self._rows[name] = UNDECIDED
-                self.notes[name].append(f"rows of {', '.join(stays)}, which stay, lead to it")
         found = {name: self._draft_table(table) for name, table in self.catalog.items()}
         orphans = [text for name, said in found.items() for text in self._orphans(name, said)]
         self.about += [f"orphans, which need no answer: {'; '.join(orphans)}"] * bool(orphans)
@@ -402,7 +371,6 @@ class Draft:
         parents = [key.parent for key in table.foreign_keys]
         if not content and not (parents and all(parent in self.tables.fixed for parent in parents)):
             self.notes[table.name].append(f"{text}, but have only keys, and columns named like ids")
-            self._bare.append(table.name)
             return ""
         mine, its = ({tuple(row[s.at[key]] for key in keys if key in s.at) for row in s.rows} for s in (first, second))
         contents = {tuple(row[second.at[name]] for name in content) for row in second.rows}
@@ -471,30 +439,6 @@ class Draft:
         matched = (columns for (name, _), columns in self.tables.matched.items() if name == table.name)
         said.lists["match"] = next(matched, [])
         self.notes[table.name] += [f"{', '.join(families(columns))}: {why}" for why, columns in reasons.items()]
-        if said.rows == "copy" and not said.match:
-            self._clashes(table, said)
         if said.rows == "first" and not table.uniques:
             said.lists["key"] = [column.name for column in table.written]
         return said
-
-    def _clashes(self, table: Table, said: TableMap) -> None:
-        """Ask about keys without an id that both databases have."""
-        samples = self.evidence.samples[table.name]
-        for key in table.uniques:
-            if any(said.rule(column) not in ("keep", "none") or column not in samples[1].at for column in key):
-                continue
-            rows = (zip(*map(sample.values, key), strict=True) for sample in samples)
-            one, other = ({tuple(str(v).casefold() for v in row) for row in its if row[0] is not None} for its in rows)
-            if not (both := one & other):
-                continue
-            text = f"{len(both):,} rows have the same {', '.join(key)} in both databases, such as {shown(min(both)[0])}"
-            # rows of their own: they have another key, or an id that moves
-            moves = key != table.primary or any(rule not in ("keep", "none") for rule in said.rules.values())
-            if len(key) == 1 and table.columns[key[0]].kind == "text" and len(table.written) > 2 and moves:
-                said.texts.setdefault("taken", {})[key[0]] = UNDECIDED
-                self.notes[table.name].append(f"{text}: taken.{key[0]} (what such a name becomes), or match (one row)?")
-            else:
-                said.rows = UNDECIDED
-                self.notes[table.name].append(
-                    f'{text}: "first" (these stay away), "skip", match, or is a column an id?'
-                )

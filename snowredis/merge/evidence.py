@@ -32,8 +32,6 @@ _TEXTS, _PARTS, _CHARS, _BYTES = 4000, 12, 400, 500
 _COUNTERS = 200
 # values of a column that are tried first
 _TRIED = 50
-# what ids may be multiplied with before another number is added, and what multiples may be added to them
-_DIVISORS = sorted([*(1 << bits for bits in range(4, 49)), *(10**digits for digits in range(1, 10))], reverse=True)
 # how much of a column's values must be ids
 _MOST = 0.95
 # fewer ids than this say nothing
@@ -46,8 +44,6 @@ _HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
 _CODE = re.compile("[0-9a-z]{1,8}|[0-9A-Z]{1,8}")
 # numbers and what divides them
 _LIST = re.compile(r"[0-9]+([,;|/ ]+[0-9]+)+")
-# a name of a setting
-_ID_SETTING = re.compile(r"(\w+[_.-](id|ID)|.*[a-z]I[dD])s?")
 # words and hashes in small letters are none
 _BASE64 = re.compile(r"(?=.*[A-Z])[0-9A-Za-z_/+-]{2,400}={0,2}")
 _NO_TEXT = re.compile("numeric|decimal|interval|money|inet|cidr|macaddr|time|tsvector")
@@ -237,7 +233,14 @@ class Evidence:
     @cached_property
     def leads_of(self) -> dict[Where, list[Lead]]:
         """Leads of the numbers of each column, the likeliest first."""
-        return {where: self.leads(sets, where[1], where) for where, sets in self.numbers.items()}
+        return {where: self._fitting(self.leads(sets, where[1], where), where) for where, sets in self.numbers.items()}
+
+    def _fitting(self, leads: list[Lead], where: Where) -> list[Lead]:
+        """Return those that a column can mean: of no wider type, or else of an unsigned one, or named as it is."""
+        known = {lead: self.tables[lead.where[0]].columns[lead.where[1]].limit for lead in leads}
+        limit = self.tables[where[0]].columns[where[1]].limit
+        found = ([lead for lead in leads if lead.near > 1 or known[lead] <= most] for most in (limit, limit * 2 + 1))
+        return next(filter(None, found), [])
 
     def references(self) -> Iterator[tuple[Where, Lead]]:
         """Yield the columns of numbers that lead somewhere, but for those that number rows, with the likeliest lead."""
@@ -291,12 +294,6 @@ class Evidence:
     def every(self) -> Two:
         """The ids of all tables."""
         return [set[int]().union(*(ids[side].values for ids in self.ids.values())) for side in (0, 1)]
-
-    @cached_property
-    def large(self) -> tuple[int, int]:
-        """The least and the greatest of ids that are no small numbers."""
-        large = [its for ids in self.ids.values() for its in ids if its.low > LARGE]
-        return min((its.low for its in large), default=0), max((its.high for its in large), default=0)
 
     def share_of_any(self, sets: Two) -> float:
         """Return which part of the numbers are ids of any table; 0 if as many would be by chance."""
@@ -358,42 +355,6 @@ class Evidence:
                 len(pairs) >= 6 and sum(is_id for is_id, _ in pairs) < 0.5 * len(pairs) for pairs in share.values()
             ):
                 return kind, good
-        return None
-
-    def settings(self, table: str, column: str) -> str:
-        """Return where a text has a number in a row that has the name of an id in both databases; empty: nowhere."""
-        for key in (each.name for each in self.tables[table].written if each.kind == "text" and each.name != column):
-            named = list[set[str]]()
-            for sample in self.samples[table]:
-                pairs = islice(zip(sample.values(key), sample.values(column), strict=True), _TEXTS)
-                named.append({name for name, value in pairs if _ID_SETTING.fullmatch(str(name)) and whole([value])})
-            if both := named[0] & named[1]:
-                return f"{key} is {min(both)}"
-        return ""
-
-    def packed(self, where: Where) -> tuple[str, Lead] | None:
-        """Return which part of numbers are ids, and whose: ids and other numbers were made into one."""
-        first, second = self.numbers[where]
-        ends = {tuple(each.high for each in ids) for ids in self.ids.values()}
-        for by in _DIVISORS if first and second else ():
-            rests, parts = {number % by for number in islice(first, _TRIED)}, list[tuple[str, Two, bool]]()
-            # a time in seconds has one multiple, and some rest
-            are_kinds = not by & (by - 1) or len({number // by for number in islice(first, _TRIED)}) > 1
-            # amounts have any rest, or are round; none have only small ones
-            are_small = 0 < max(rests) << 8 < by
-            is_packed = len(rests) * 4 <= min(len(first), _TRIED, by * 2) and max(rests) > 0
-            is_packed = (is_packed or by >> 32 > 0) and (max(first) // by, max(second) // by) in ends
-            if are_small or is_packed:
-                high = [{number // by for number in side} - {0} for side in (first, second)]
-                parts.append((f"{by:,}s", high, are_small))
-            if are_kinds and max(rests) << 8 < by and 10**6 <= by <= min(max(first), max(second)):
-                low = [{number % by for number in side if number > by} - {0} for side in (first, second)]
-                parts.append((f"remainders by {by:,}", low, False))
-            for part, sets, is_sure in parts:
-                leads = self.leads(sets)
-                is_wide = by >> 32 > 0 and max(map(len, sets)) >= _FEW
-                if leads and (leads[0].ends or is_wide or (is_sure and leads[0].fills)):
-                    return part, leads[0]
         return None
 
     def halves(self, table: str, low: str, high: str) -> Where | None:

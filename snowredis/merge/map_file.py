@@ -260,8 +260,6 @@ def _wrong_texts(the_map: Map, name: str) -> Iterator[str]:
     said = the_map.tables[name]
     groups = {group for each in the_map.tables.values() for group in each.texts.get("own", {}).values()}
     for word, column, text in ((word, *each) for word, texts in said.texts.items() for each in texts.items()):
-        if text == UNDECIDED:
-            yield f'{word}.{column} is undecided: write an expression for the new name, or match = ["{column}"]'
         if word == "own" and the_map.move(name, column).rule not in ("id", "of"):
             yield f'own.{column} = "{text}": the column does not move. Move it to id, or take own out'
         for group in OFFSET.findall(text) if word in ("sql", "taken") else ():
@@ -343,11 +341,7 @@ def families(columns: Iterable[str]) -> list[str]:
 def undecided(the_map: Map) -> int:
     """Return how many things of a map are open, a family of columns as one."""
     tables = the_map.tables.values()
-    texts = [
-        *(said.rows for said in tables),
-        *(text for said in tables for text in said.texts.get("taken", {}).values()),
-    ]
-    return texts.count(UNDECIDED) + sum(len(families(said.lists.get("ask", []))) for said in tables)
+    return sum((said.rows == UNDECIDED) + len(families(said.lists.get("ask", []))) for said in tables)
 
 
 def _quoted(text: str) -> str:

@@ -84,22 +84,6 @@ def test_ids_inside_of_values_are_asked_about_with_the_place(draft: Drafted, kin
     assert f"ids of people.id inside ({place})" in text
 
 
-@pytest.mark.parametrize(
-    ("number", "part"),
-    [
-        ("{0}05", "its 100s are ids of people.id"),
-        ("min({0}, 55) * 65536 + {0} % 4", "its 65,536s are ids of people.id"),
-        ("{0} * 256 + 2", "its 256s are ids of people.id"),
-        ("(3 << 24) + {0}", "its remainders by 16,777,216 are ids of people.id"),
-        ("{0} * CASE WHEN {0} > 9 THEN -1 ELSE 1 END", "its negative numbers are ids of people.id"),
-    ],
-)
-def test_ids_in_a_part_of_a_number_are_asked_about(draft: Drafted, number: str, part: str) -> None:
-    text = draft("s TEXT, packed INTEGER", lambda s: (f"'{s}', {number.format(i)}" for i in IDS))
-    assert asked(text) == ["packed"]
-    assert f"packed: {part}? Write sql" in text
-
-
 class Guess(NamedTuple):
     """Draft of one table that stands beside people.
 
@@ -169,15 +153,6 @@ GUESSES = {
     ),
     "lists of a few ids are asked about where the name says the table": Guess(
         "people TEXT, pages TEXT", lambda _: (f"'{i},{i + 9}', '{i},{i + 9}'" for i in (3, 20, 44)), ("people",)
-    ),
-    "settings that are named like ids are asked about": Guess(
-        "name TEXT, value TEXT",
-        lambda s: (f"'owner_id', '{ord(s)}'", f"'motd', '{s}'", "'max_players', '20'"),
-        ("value",),
-        ("value: a number where name is owner_id: an id? Write sql",),
-    ),
-    "names of settings may be bytes": Guess(
-        "name TEXT, value TEXT", lambda s: ("x'6964', '7'", f"'owner_id', '{ord(s)}'"), ("value",)
     ),
     "bytes are no names that both databases have": Guess(
         "id INTEGER PRIMARY KEY, name TEXT, n INT",
@@ -328,7 +303,7 @@ def test_keys_that_are_not_primary_are_keys(drafted: Drafted) -> None:
 
 
 def test_a_game_that_counts_within_keys_and_from_large_numbers_is_understood(drafted: Drafted) -> None:
-    """Ids within a key, ids of few large numbers, with names that say nothing; amounts, which are no packed ids."""
+    """Ids within a key, ids of few large numbers, with names that say nothing; amounts."""
     heroes, guilds, large = range(1, 62), range(1, 10), 1 << 24
     tables: Tables = {
         "hero (id INT, realm INT, name TEXT, gold INT, rent INT, seen INT, PRIMARY KEY (id, realm)) WITHOUT ROWID": lambda s: (
@@ -353,13 +328,11 @@ def test_a_game_that_counts_within_keys_and_from_large_numbers_is_understood(dra
         "hero": ["id"], "guild": ["id", "owner"], "ranks": ["guild_id"], "spell": ["owner"], "item": ["id"]
     }  # fmt: skip
     assert {name: said.lists["ask"] for name, said in found.items() if "ask" in said.lists} == {
-        "spell": ["id"], "mail": ["add0", "add1", "add2", "lost_id"]
+        "spell": ["id"], "mail": ["add0", "add1", "add2"]
     }  # fmt: skip
-    assert found["ranks"].rows == "?"
     for note in (
         "add0 to add2: its values fill item.id, and its name does not say it",
-        "lost_id: named like an id; no table has its values, but they are between ids of tables",
-        "box_id: named like an id, but leads nowhere: of another database?",
+        "lost_id, box_id: named like an id, but leads nowhere: of another database?",
     ):
         assert note in text
 
@@ -405,18 +378,6 @@ def test_a_key_of_matched_rows_is_of_them_and_a_column_that_only_has_their_value
     text = drafted("postgresql", tables)
     assert 'keep = ["amount"]\nof.kind_id = "kinds"' in text
     assert 'keep = ["total"]\nask  = ["target_id"]' in text
-
-
-def test_names_of_rows_that_have_other_keys_are_asked_about_as_taken(drafted: Drafted) -> None:
-    tables: Tables = {
-        "hero (id uuid PRIMARY KEY, name text UNIQUE, at text)": lambda s: (
-            f"'{'AB'.index(s)}{i:031x}', 'Hero {i}', '{s}{i}'" for i in range(4)
-        ),
-        "opt (name text PRIMARY KEY, a text, b text)": lambda s: [f"'motd', '{s}', '{s}'"],
-    }
-    hero, _, opt = drafted("postgresql", tables).partition("[opt]")
-    assert 'rows = "copy"\nkeep = ["id", "name", "at"]\ntaken.name = "?"' in hero
-    assert 'rows = "?"\nkeep = ["name", "a", "b"]' in opt
 
 
 def test_a_sequence_inside_of_a_key_is_an_id(drafted: Drafted) -> None:
@@ -530,14 +491,3 @@ def test_a_column_that_is_called_as_the_key_of_a_table_is_asked_about_though_som
     )
     assert asked(text) == ["uid"]
     assert "uid: named like an id of users, and 85% of its values are there" in text
-
-
-def test_times_in_milliseconds_have_no_ids_in_their_high_bits(draft: Drafted) -> None:
-    things: Tables = {"things (id INTEGER PRIMARY KEY, name TEXT)": lambda s: (f"{i}, '{s}{i}'" for i in range(1, 601))}
-    text = draft(
-        "s TEXT, seen BIGINT, pair BIGINT",
-        lambda s: (f"'{s}{i}', {1_600_000_000_000 + i * 4_000_000_000}, {(i * 9 << 32) + 7 * i}" for i in IDS),
-        "sqlite",
-        things,
-    )
-    assert asked(text) == ["pair"]

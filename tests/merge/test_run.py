@@ -71,9 +71,9 @@ def test_types_and_widths_that_few_tables_have_are_no_matter(two: Two, merging: 
     assert rows_of(urls[0], "SELECT id, pal FROM t") == [(17, b"17")]
     tables = {"t (id bit(4) PRIMARY KEY, pet set_kind)": lambda s: ["'0101', '7'"] + ["'0111', '7'"] * (s == "B")}
     urls = two("postgresql", tables, "CREATE TYPE set_kind AS ENUM ('7')")
-    refused = merging(urls, ('keep = ["id", "pet"]', 'keep = ["id"]\nid = ["pet"]'), ('rows = "?"', 'rows = "first"'))
+    refused = merging(urls, ('keep = ["id", "pet"]', 'keep = ["id"]\nid = ["pet"]'))
     assert "pet is set_kind, which holds no number" in refused.out, refused.out + refused.err
-    merging(urls, ('rows = "?"', 'rows = "first"'), code=0)
+    merging(urls, ('rows = "copy"', 'rows = "first"'), code=0)
     assert rows_of(urls[0], "SELECT CAST(id AS text) FROM t ORDER BY 1") == [("0101",), ("0111",)]
 
 
@@ -307,8 +307,8 @@ def test_rows_with_keys_that_are_no_numbers_are_matched_or_the_first(
         f"flag (id {type_} PRIMARY KEY)": lambda s: (key(i + first[s] // 100) for i in eight),
     }
     urls = two(kind, tables)
-    kept, edits = 'keep = ["hero_id", "owner", "n"]', [("[hero]\n", '[hero]\nmatch = ["name"]\n')]
-    edits += [('taken.name = "?"', ""), ('rows = "?"', 'rows = "first"')]
+    kept, flags = 'keep = ["hero_id", "owner", "n"]', 'rows = "copy"\nkeep = ["id"]\n\n[hero]\n'
+    edits = [(flags, f'{flags.replace("copy", "first")}match = ["name"]\n')]
     refused = merging(urls, *edits).out
     assert (
         "[pet] hero_id is in keep, and refers to hero.id, which is in keep (with match): both must move alike"

@@ -7,10 +7,10 @@ SELECT NULL AS schema_name, table_name AS tab, CONCAT('`', REPLACE(table_name, '
     CASE WHEN table_type = 'SYSTEM VERSIONED' THEN
     'is system-versioned, and its history cannot be copied: DROP SYSTEM VERSIONING in both'
     WHEN table_type <> 'BASE TABLE' THEN CONCAT('is a ', table_type)
-    WHEN EXISTS (SELECT 1 FROM information_schema.key_column_usage k WHERE k.table_schema = t.table_schema
-    AND BINARY k.table_name = t.table_name AND k.referenced_table_schema <> k.table_schema) THEN
+    WHEN BINARY table_name IN (SELECT k.table_name FROM information_schema.key_column_usage k
+    WHERE k.table_schema = DATABASE() AND k.referenced_table_schema <> k.table_schema) THEN
     'has a foreign key to another database, whose ids are not known here: drop it, and add it again afterwards'
-    END AS refused FROM information_schema.tables t
+    END AS refused FROM information_schema.tables
     WHERE table_schema = DATABASE() AND table_type NOT IN ('VIEW', 'SYSTEM VIEW', 'SEQUENCE') ORDER BY 2;
 
 -- columns: every column, and why its values are not copied; the width at which a client shows a number is left out
