@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -23,6 +23,8 @@ from snowredis.core.values import ID_BITS, MAX_ID, duration, time_text
 from snowredis.errors import ConfigError
 
 Range = tuple[int, int]
+# the lowest and the highest value that is used of each field, by its name; None, or no such name: any
+Used = Mapping[str, Range | None]
 
 
 @dataclass(frozen=True)
@@ -56,19 +58,14 @@ def counter_ids(last: int) -> IdSet:
 
 
 def layout_ids(
-    layout: Layout,
-    *,
-    from_ms: int | None = None,
-    until_ms: int | None = None,
-    datacenters: Range | None = None,
-    workers: Range | None = None,
+    layout: Layout, used: Used | None = None, *, from_ms: int | None = None, until_ms: int | None = None
 ) -> IdSet:
     """Return all ids that generators with *layout* can make from one moment to another, both included.
 
     Args:
+        used: values of the datacenter and the worker that are used.
         from_ms: Unix ms of the first tick; None, or a time before the epoch: from the epoch on.
         until_ms: Unix ms of the last tick; None, or a time past the layout's end: to its end.
-        datacenters, workers: the lowest and the highest that are used; None: any.
 
     Raises:
         ConfigError: no id can be made in that period, or a range that the layout does not have.
@@ -81,10 +78,9 @@ def layout_ids(
             f"{time_text(layout.epoch_ms)} to {time_text(layout.end_ms)}. Nothing was decided; check the dates and the "
             "epoch."
         )
-    given = {"datacenter": datacenters, "worker": workers}
     for name, bits in layout.fields[1:]:
         maximum = (1 << bits) - 1
-        low, high = given.get(name) or (0, maximum)
+        low, high = (used or {}).get(name) or (0, maximum)
         if not 0 <= low <= high <= maximum:
             raise ConfigError(
                 f"{name} {low}-{high} is not a range within 0-{maximum}, which is what the layout {layout} has. "
@@ -148,9 +144,9 @@ class Proof:
 
     Args:
         old: from counter_ids() or layout_ids().
+        used: of the new ids, as in layout_ids().
         start_ms: Unix ms of the switch: the first new id may be made then.
         clock_error_ms: how far a clock may be behind at the switch; ids of that much before it are new ones, too.
-        datacenters, workers: of the new ids, as in layout_ids().
 
     Attributes:
         old, new: the two sets.
@@ -169,17 +165,10 @@ class Proof:
     """
 
     def __init__(
-        self,
-        old: IdSet,
-        layout: Layout,
-        *,
-        start_ms: int,
-        clock_error_ms: int = 0,
-        datacenters: Range | None = None,
-        workers: Range | None = None,
+        self, old: IdSet, layout: Layout, used: Used | None = None, *, start_ms: int, clock_error_ms: int = 0
     ) -> None:
         self.old, self.layout, self.start_ms, self._error_ms = old, layout, start_ms, clock_error_ms
-        self.new = layout_ids(layout, from_ms=start_ms - clock_error_ms, datacenters=datacenters, workers=workers)
+        self.new = layout_ids(layout, used, from_ms=start_ms - clock_error_ms)
         self.common = common_ids(old, self.new)
         self.distinct, self.sorted = self.common is None, self.new.lowest > old.highest
         # a later start changes nothing but the tick of the lowest new id
@@ -237,8 +226,8 @@ def _run(args: argparse.Namespace) -> int:
       snowredis migrate proof --from twitter --to game  two layouts
     """
     start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
-    old, new, datacenters = _old_ids(args, start_ms), resolve_layout(args.new), args.datacenter
-    proof = Proof(old, new, start_ms=start_ms, clock_error_ms=CLOCK_ERROR_MS, datacenters=datacenters)
+    old, new, used = _old_ids(args, start_ms), resolve_layout(args.new), {"datacenter": args.datacenter}
+    proof = Proof(old, new, used, start_ms=start_ms, clock_error_ms=CLOCK_ERROR_MS)
     for label, text in _report(proof):
         # all texts begin in the same column
         write(wrapped(f"{label:<9}", text))
@@ -263,7 +252,7 @@ def _old_ids(args: argparse.Namespace, start_ms: int) -> IdSet:
             "proved; check --from: 'snowredis decode --layout' shows when an id was made.",
         )
     until_ms = (start_ms if args.until is None else args.until) + CLOCK_ERROR_MS
-    return layout_ids(layout, until_ms=until_ms, datacenters=args.old_datacenter, workers=args.old_worker)
+    return layout_ids(layout, {"datacenter": args.old_datacenter, "worker": args.old_worker}, until_ms=until_ms)
 
 
 # --- the proof as text -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
 from snowredis.core.values import MAX_ID
 from snowredis.errors import ConfigError
-from snowredis.merge.proof import IdSet, Proof, common_ids, counter_ids, layout_ids
+from snowredis.merge.proof import IdSet, Proof, Used, common_ids, counter_ids, layout_ids
 from tests.core.test_layout import any_layout
 
 EPOCH = 1735689600000
@@ -35,20 +35,20 @@ def small_layout(draw: st.DrawFn) -> Layout:
 
 
 @st.composite
-def ranges_of(draw: st.DrawFn, layout: Layout) -> dict[str, tuple[int, int] | None]:
+def ranges_of(draw: st.DrawFn, layout: Layout) -> Used:
     """Ranges of datacenters and workers of a layout; None: all."""
 
     def part_of(count: int) -> tuple[int, int] | None:
         low = draw(st.integers(0, count - 1))
         return draw(st.none() | st.tuples(st.just(low), st.integers(low, count - 1)))
 
-    return {"datacenters": part_of(layout.datacenters), "workers": part_of(layout.workers)}
+    return {"datacenter": part_of(layout.datacenters), "worker": part_of(layout.workers)}
 
 
-def listed(layout: Layout, from_ms: int | None, until_ms: int | None, **ranges: Any) -> set[int]:
+def listed(layout: Layout, used: Used, from_ms: int | None, until_ms: int | None) -> set[int]:
     """All ids, made as a generator makes them: a moment, a worker, a number."""
     every = {"datacenter": layout.datacenters, "worker": layout.workers}
-    low_high = {name: ranges.get(f"{name}s") or (0, count - 1) for name, count in every.items()}
+    low_high = {name: used[name] or (0, count - 1) for name, count in every.items()}
     datacenters, workers = (range(low, high + 1) for low, high in low_high.values())
     first = layout.epoch_ms if from_ms is None else max(from_ms, layout.epoch_ms)
     last = layout.end_ms - 1 if until_ms is None else min(until_ms, layout.end_ms - 1)
@@ -70,8 +70,8 @@ def old_ids(draw: st.DrawFn) -> tuple[IdSet, set[int]]:
     from_ms, until_ms = draw(moments), draw(moments)
     if from_ms is not None and until_ms is not None and from_ms > until_ms:
         from_ms, until_ms = until_ms, from_ms
-    options: dict[str, Any] = {"from_ms": from_ms, "until_ms": until_ms, **draw(ranges_of(layout))}
-    return layout_ids(layout, **options), listed(layout, **options)
+    used = draw(ranges_of(layout))
+    return layout_ids(layout, used, from_ms=from_ms, until_ms=until_ms), listed(layout, used, from_ms, until_ms)
 
 
 # an example lists all ids for up to thousands of moments
@@ -83,12 +83,12 @@ def test_the_proof_decides_as_the_lists_of_all_ids_do(
     old_set, old_list = old
     start_ms = data.draw(st.integers(layout.epoch_ms, layout.end_ms - 1))
     error_ms = data.draw(st.integers(0, 20))
-    ranges: dict[str, Any] = data.draw(ranges_of(layout))
+    used = data.draw(ranges_of(layout))
 
     def new_from(time_ms: int) -> set[int]:
-        return listed(layout, time_ms - error_ms, None, **ranges)
+        return listed(layout, used, time_ms - error_ms, None)
 
-    proof = Proof(old_set, layout, start_ms=start_ms, clock_error_ms=error_ms, **ranges)
+    proof = Proof(old_set, layout, used, start_ms=start_ms, clock_error_ms=error_ms)
     new = new_from(start_ms)
     both = old_list & new
     assert (old_set.lowest, old_set.highest) == (min(old_list), max(old_list))
@@ -185,20 +185,20 @@ def test_a_new_epoch_for_uid_generator_repeats_its_old_ids() -> None:
     assert proof.sorts_from_ms is None
     # its worker ids count up from 1: the upper half, as another datacenter, is unused
     halved = replace(uid, datacenter_bits=1, worker_bits=21, epoch_ms=ended)
-    small = layout_ids(uid, workers=(0, 70_000))
-    assert Proof(small, halved, start_ms=ended, datacenters=(1, 1)).distinct
-    assert not Proof(small, halved, start_ms=ended, datacenters=(0, 0)).distinct
+    small = layout_ids(uid, {"worker": (0, 70_000)})
+    assert Proof(small, halved, {"datacenter": (1, 1)}, start_ms=ended).distinct
+    assert not Proof(small, halved, {"datacenter": (0, 0)}, start_ms=ended).distinct
 
 
 def test_side_by_side_in_other_datacenters_is_distinct_but_not_sorted() -> None:
     twitter = layouts["twitter"]
-    old = layout_ids(twitter, until_ms=SWITCH_MS + 86_400_000, datacenters=(0, 0))
-    proof = Proof(old, twitter, start_ms=SWITCH_MS, datacenters=(1, 31))
+    old = layout_ids(twitter, {"datacenter": (0, 0)}, until_ms=SWITCH_MS + 86_400_000)
+    proof = Proof(old, twitter, {"datacenter": (1, 31)}, start_ms=SWITCH_MS)
     assert proof.distinct
     assert not proof.sorted
     # within the last tick of the old ones, datacenter 1 is above datacenter 0
     assert proof.sorts_from_ms == SWITCH_MS + 86_400_000
-    assert not Proof(old, twitter, start_ms=SWITCH_MS, datacenters=(0, 31)).distinct
+    assert not Proof(old, twitter, {"datacenter": (0, 31)}, start_ms=SWITCH_MS).distinct
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_side_by_side_in_other_datacenters_is_distinct_but_not_sorted() -> None:
         (lambda: counter_ids(2**63), "the greatest old id must be in 1 .. 9223372036854775807"),
         (lambda: layout_ids(Layout(), until_ms=0), "can be made in the given period: it has ids from 2025-01-01"),
         (lambda: layout_ids(Layout(), from_ms=EPOCH + 9, until_ms=EPOCH + 8), "check the dates and the epoch"),
-        (lambda: layout_ids(Layout(), workers=(0, 1024)), "worker 0-1024 is not a range within 0-1023"),
-        (lambda: layout_ids(Layout(), datacenters=(1, 1)), "datacenter 1-1 is not a range within 0-0"),
+        (lambda: layout_ids(Layout(), {"worker": (0, 1024)}), "worker 0-1024 is not a range within 0-1023"),
+        (lambda: layout_ids(Layout(), {"datacenter": (1, 1)}), "datacenter 1-1 is not a range within 0-0"),
         (
             lambda: Proof(counter_ids(9), layouts["uid-generator"], start_ms=SWITCH_MS),
             "can be made in the given period",
