@@ -248,10 +248,10 @@ def main() -> int:
         after, unchanged = contents(urls[0], catalog), contents(urls[1], catalog) == second
         rows = (before, after, second)
         wrong = {name: wrong_rows(name, catalog, the_map, result.offsets, rows) for name in the_map.tables}
+    doubts = sum(word == "look again" for word, _ in result.verdict)
     print(
-        f"   merge: {result.rows:,} rows of {result.tables} tables in {time.monotonic() - began_s:.1f} s, "
-        f"{sum(wrong.values())} wrong, {len(result.doubts)} doubts; the second database is "
-        f"{'as it was' if unchanged else 'CHANGED'}"
+        f"   {': '.join(result.verdict[0])}; in {time.monotonic() - began_s:.1f} s, {sum(wrong.values())} wrong, "
+        f"{doubts} doubts; the second database is {'as it was' if unchanged else 'CHANGED'}"
     )
     for name, count in wrong.items():
         if count:

@@ -18,7 +18,6 @@ from snowredis.merge.proof import PROOF
 
 if TYPE_CHECKING:
     from snowredis.merge.databases import Progress
-    from snowredis.merge.run import MergeResult
 
 
 @contextlib.contextmanager
@@ -141,41 +140,9 @@ def _run(args: argparse.Namespace) -> int:
         for text in error.findings:
             print(printable(text))
         raise CommandError(ExitCode.MERGE_REFUSED, error.message) if error.findings else error from None
-    for word, text in _report(result, pairs, dry_run=args.dry_run):
+    for word, text in result.verdict:
         write(wrapped(f"{word}: ", printable(text)))
     return ExitCode.OK
-
-
-def _report(result: MergeResult, pairs: Path, *, dry_run: bool) -> Iterator[tuple[str, str]]:
-    """Yield what a merge did: a word and a text."""
-    from snowredis.merge.evidence import LOOKED
-    from snowredis.merge.translation import MANY
-
-    done = f"{result.rows:,} rows of {result.tables} tables, each as the map says"
-    word = "would be merged" if dry_run else "merged"
-    yield word, f"{done}. The rows that were there are unchanged, and foreign keys hold"
-    yield "ids", f"new id = old id + {result.offsets['']:,}, also outside of the database"
-    for group, offset in result.offsets.items():
-        if group:
-            yield "ids", f"of own = {group}: old id + {offset:,}"
-    if result.changed:
-        where = "see a run without --dry-run" if dry_run else str(pairs)
-        yield "pairs", f"{result.changed:,} values are others: {where}"
-    left, column = result.merges_left
-    if column:
-        text = f"{'more than ' * (left >= MANY)}{left} more databases of this size fit; {column} is full first"
-        yield "room", text
-    yield from (("computed", text) for text in result.computed)
-    for name, (rows, others) in result.away.items():
-        text = f"{rows:,} rows of {name}, which the first database has; {others:,} of them differ in other columns"
-        yield "stayed away", text
-    if result.skipped:
-        yield "skipped", ", ".join(f"{rows:,} rows of {name}" for name, rows in result.skipped.items())
-    for doubt in result.doubts:
-        yield "look again", f"[{doubt.table}] {doubt.text}"
-    if result.partly:
-        text = f"{LOOKED:,} rows at most of {', '.join(result.partly)}: all over a key of integers, else the first rows"
-        yield "looked at", f"{text}. A draft looks at all rows"
 
 
 # --- the groups ------------------------------------------------------------------------------------------

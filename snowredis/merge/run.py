@@ -14,7 +14,6 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +23,9 @@ from snowredis.merge import MergeError
 from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, parents_first, url_of, whole
 from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Draft, Tables
-from snowredis.merge.evidence import Evidence
+from snowredis.merge.evidence import LOOKED, Evidence
 from snowredis.merge.map_file import Move, families, load_map, problems_of, refuse
-from snowredis.merge.translation import Translation, choose_offsets, clashes, unfit_values
+from snowredis.merge.translation import MANY, Translation, choose_offsets, clashes, unfit_values
 
 _MARK_TABLE = (
     f"CREATE TABLE IF NOT EXISTS {MARK} (second VARCHAR(32) PRIMARY KEY, merged_at VARCHAR(32), ids_plus BIGINT, "
@@ -36,40 +35,20 @@ _MARK_TABLE = (
 _SEEN = 50
 
 
-class Doubt(NamedTuple):
-    """Columns of a table whose rule the evidence speaks against; refused before the first row if it *is_strong*."""
-
-    table: str
-    text: str
-    is_strong: bool
+# a word and a text each
+_Findings = list[tuple[str, str]]
 
 
-@dataclass
-class MergeResult:
+class MergeResult(NamedTuple):
     """Result of a merge.
 
     Attributes:
-        tables, rows: that came.
         offsets: of each group of columns; of all others under an empty name.
-        merges_left: how many more databases of this size fit, and the column that ends it.
-        away: of each table: how many rows of the second stayed away, and how many of these differ in other columns.
-        skipped: how many rows the second has of each table that is skipped.
-        doubts: where the evidence speaks against the map.
-        partly: tables of which not all rows were looked at for that.
-        computed: what the expressions of the map do.
-        changed: how many values changed by more than an offset.
+        verdict: what was done, and what to look at again: a word and a text each.
     """
 
-    tables: int = 0
-    rows: int = 0
-    offsets: dict[str, int] = field(default_factory=dict)
-    merges_left: tuple[int, str] = (0, "")
-    away: dict[str, tuple[int, int]] = field(default_factory=dict)
-    skipped: dict[str, int] = field(default_factory=dict)
-    doubts: list[Doubt] = field(default_factory=list)
-    partly: list[str] = field(default_factory=list)
-    computed: list[str] = field(default_factory=list)
-    changed: int = 0
+    offsets: dict[str, int]
+    verdict: _Findings
 
 
 def merge(
@@ -104,11 +83,11 @@ def merge(
             refuse(list(problems_of(the_map, first.tables, second.tables, first.kind)))
             translation = Translation(the_map, first, second, progress)
             run = _Run(translation, pause)
-            verdict = run.prepare()
+            run.prepare()
             moved_back += first.moved_back(translation.names)
             run.copy()
-            verdict.rows = run.prove()
-            verdict.changed = _write_pairs(translation, pairs if commits else None)
+            rows, changed = run.prove(), _write_pairs(translation, pairs if commits else None)
+            verdict = list(run.verdict(rows, changed, pairs, commits=commits))
             pause("proved")
             if commits:
                 run.mark()
@@ -123,7 +102,7 @@ def merge(
             with transaction(engine, writes=True) as again:
                 for statement in moved_back:
                     again.run(statement)
-    return verdict
+    return MergeResult(translation.offsets, verdict)
 
 
 class _Run:
@@ -141,9 +120,10 @@ class _Run:
         self.moved: dict[str, str] = {}
         # foreign keys that neither the rules of the map make sure, and how many rows lead nowhere by each
         self.orphans: list[tuple[str, ForeignKey, int]] = []
+        self.findings: _Findings = []
 
-    def prepare(self) -> MergeResult:
-        """Find offsets and pairs.
+    def prepare(self) -> None:
+        """Find offsets and pairs, and what the verdict says of rows that do not come and of the rules.
 
         Raises:
             MergeError: with everything that stands in the way.
@@ -159,21 +139,39 @@ class _Run:
         evidence = Evidence((self.first, self.second), self.progress, reads_all=False)
         self.before = {name: (mine.count, 0) for name, (mine, _) in evidence.samples.items()}
         self.coming = sum(evidence.samples[name][1].count for name in self.names)
-        looked = list(_doubts(translation, evidence))
-        problems += [f"[{doubt.table}] {doubt.text}" for doubt in looked if doubt.is_strong]
-        refuse(problems)
+        doubts = list(_doubts(translation, evidence))
+        refuse(problems + [text for text, is_strong in doubts if is_strong])
+        self.findings += [("computed", text) for text in translation.computed()]
+        for name, (rows, others) in translation.away.items():
+            if rows or self.map.tables[name].match:
+                text = f"{rows:,} rows of {name}, which the first database has; {others:,} of them differ in other"
+                self.findings.append(("stayed away", f"{text} columns"))
         tables = self.second.tables
         counts = {name: self.second.count(tables[name].sql) for name in self.map.of("skip") if name in tables}
-        return MergeResult(
-            tables=len(self.names),
-            offsets=translation.offsets,
-            merges_left=translation.merges_left,
-            away={name: away for name, away in translation.away.items() if away[0] or self.map.tables[name].match},
-            skipped={name: count for name, count in counts.items() if count},
-            doubts=looked,
-            partly=evidence.partly,
-            computed=list(translation.computed()),
-        )
+        if skipped := [f"{rows:,} rows of {name}" for name, rows in counts.items() if rows]:
+            self.findings.append(("skipped", ", ".join(skipped)))
+        self.findings += [("look again", text) for text, _ in doubts]
+        if evidence.partly:
+            which = f"{LOOKED:,} rows at most of {', '.join(evidence.partly)}"
+            text = f"{which}: all over a key of integers, else the first rows. A draft looks at all rows"
+            self.findings.append(("looked at", text))
+
+    def verdict(self, rows: int, changed: int, pairs: Path | None, *, commits: bool) -> Iterator[tuple[str, str]]:
+        """Yield the verdict: *rows* came; *changed* values moved otherwise than by an offset, and are in *pairs*."""
+        text = f"{rows:,} rows of {len(self.names)} tables, each as the map says"
+        word = "merged" if commits else "would be merged"
+        yield word, f"{text}. The rows that were there are unchanged, and foreign keys hold"
+        yield "ids", f"new id = old id + {self.translation.offsets['']:,}, also outside of the database"
+        for group, offset in self.translation.offsets.items():
+            if group:
+                yield "ids", f"of own = {group}: old id + {offset:,}"
+        if changed:
+            yield "pairs", f"{changed:,} values are others: {pairs if commits else 'see a run without --dry-run'}"
+        left, column = self.translation.merges_left
+        if column:
+            text = f"{'more than ' * (left >= MANY)}{left} more databases of this size fit; {column} is full first"
+            yield "room", text
+        yield from self.findings
 
     # --- rows --------------------------------------------------------------------------------------
 
@@ -383,8 +381,11 @@ def _write_pairs(translation: Translation, path: Path | None) -> int:
 # --- a second look ---------------------------------------------------------------------------------------
 
 
-def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
-    """Yield where the evidence speaks against the rules of a finished map, but for columns that are sure."""
+def _doubts(translation: Translation, evidence: Evidence) -> Iterator[tuple[str, bool]]:
+    """Yield where the evidence speaks against the rules of a finished map, but for columns that are sure.
+
+    Each is a text, and whether it is refused before the first row.
+    """
     the_map = translation.map
     matched = {(name, str(the_map.ids[name])): said.match for name, said in the_map.tables.items() if said.match}
     tables, draft = Tables(fixed=set(the_map.of("first", "skip")), matched=matched), Draft(evidence)
@@ -399,9 +400,9 @@ def _doubts(translation: Translation, evidence: Evidence) -> Iterator[Doubt]:
         for is_strong, reasons in found.items():
             parts = (f"{', '.join(families(of))} {'are' if of[1:] else 'is'} {why}" for why, of in reasons.items())
             columns = json.dumps([column for of in reasons.values() for column in of], ensure_ascii=False)
-            yield Doubt(name, f"{'; '.join(parts)}, or write sure = {columns}", is_strong)
+            yield f"[{name}] {'; '.join(parts)}, or write sure = {columns}", is_strong
         if said.rows == "copy" and not said.match and draft.judge_rows(table) == "first":
-            yield Doubt(name, f'rows is "copy", and {draft.notes[name][-1]}', is_strong=False)
+            yield f'[{name}] rows is "copy", and {draft.notes[name][-1]}', False
 
 
 def _against(translation: Translation, case: Case) -> tuple[str, bool] | None:
