@@ -180,6 +180,7 @@ def test_the_second_look_reads_all_over_a_large_table_and_names_those_it_did_not
         ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY, n VARCHAR(9))", "ALTER TABLE t MODIFY n VARCHAR(9) COLLATE utf8mb4_bin", "utf8mb4_bin"),
         ("mariadb", "CREATE TABLE t (id INT PRIMARY KEY); CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW SET NEW.id = NEW.id", "", "DROP TRIGGER `x`"),
         ("postgresql", 'CREATE SCHEMA a; CREATE TABLE a.t (id int); CREATE TABLE "a.t" (id int)', "", "called as another table"),
+        ("postgresql", "CREATE TABLE t (n int GENERATED ALWAYS AS (1) STORED)", "", "no column that can be written"),
         ("postgresql", "CREATE TABLE t (id int PRIMARY KEY, p oid)", "", "is an oid"),
         ("postgresql", "CREATE TABLE t (id int PRIMARY KEY); CREATE RULE r AS ON INSERT TO t DO ALSO NOTHING", "", "has a rule"),
         ("sqlite", "CREATE TABLE t (id INTEGER PRIMARY KEY, n TEXT UNIQUE ON CONFLICT IGNORE)", "", "ON CONFLICT"),

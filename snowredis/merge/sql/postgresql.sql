@@ -6,6 +6,8 @@ SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab,
     CASE WHEN c.relkind = 'f' THEN 'is a foreign table'
     WHEN count(*) OVER (PARTITION BY concat(NULLIF(n.nspname, current_schema()) || '.', c.relname)) > 1 THEN
     'is, with its schema and a dot, called as another table: rename one of them'
+    WHEN NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+    AND attgenerated = '') THEN 'has no column that can be written: add one'
     WHEN EXISTS (SELECT FROM pg_class p WHERE p.relispartition AND p.relkind = 'f' AND pg_partition_root(p.oid)
     = c.oid) THEN 'has a partition that is a foreign table: detach it'
     WHEN EXISTS (SELECT FROM pg_inherits JOIN pg_class h ON h.oid = inhrelid
