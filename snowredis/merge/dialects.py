@@ -73,19 +73,14 @@ class Database:
         as_text, as_hex, from_hex, backslash: a value as a text, bytes as a text, and back; one in a literal.
         number: the type that a number is cast to.
         positive, a_digit: conditions that a text is a positive number, and that it has a digit.
-        empty_key, drop_keys: the first columns of the table of keys, and the statement that removes it.
         ends_by_ddl: a statement that changes a table would end the transaction.
-        checks_keys: the database itself compares foreign keys before the COMMIT.
-        indexes_keys: each foreign key has an index.
     """
 
     kind, mark, parameter = "mysql", "`", "%s"
     as_text, backslash = "CONVERT(CAST({} AS CHAR) USING utf8mb4) COLLATE utf8mb4_bin", "\\\\"
     as_hex, from_hex, a_digit = "HEX({})", "UNHEX({})", "{} REGEXP '[0-9]'"
     number, positive = "SIGNED", f"{{0}} REGEXP '{_POSITIVE}'"
-    empty_key = "CAST('' AS CHAR(700)) AS key_, CAST(9223372036854775807 AS SIGNED) AS hash_"
-    drop_keys = f"DROP TEMPORARY TABLE IF EXISTS {KEYS}"
-    ends_by_ddl, checks_keys, indexes_keys = True, False, True
+    ends_by_ddl = True
 
     def __init__(self, engine: sa.Engine, driver: Any) -> None:
         self.engine, self.driver = engine, driver
@@ -291,16 +286,10 @@ class Database:
         """Return statements that switch triggers off and let foreign keys wait, and those that end it."""
         return [], []
 
-    def moved_back(self, names: Sequence[str]) -> list[str]:
-        """Return the statements after a rollback that give counters their numbers again: they are in no transaction."""
-        given = [(each.table, each.last) for each in self.counters if self.ends_by_ddl and each.table in names]
-        return [f"ALTER TABLE {self.tables[name].sql} AUTO_INCREMENT = {last + 1}" for name, last in given if name]
-
     def raised(self, counter: Counter, above: int) -> str:
-        """Return the statement that moves a counter above *above*, and never back; empty: the database has done it."""
-        # it never goes below the greatest number that is there
+        """Return the statement that moves a counter above a number and all rows; empty: the database has done it."""
         table = self.tables[counter.table].sql if counter.table else ""
-        return f"ALTER TABLE {table} AUTO_INCREMENT = {above + 1}" if table and above > counter.last else ""
+        return f"ALTER TABLE {table} AUTO_INCREMENT = {above + 1}" if table and above >= counter.last else ""
 
 
 class PostgreSQL(Database):
@@ -309,8 +298,7 @@ class PostgreSQL(Database):
     as_hex, from_hex = "encode({}, 'hex')", "decode({}, 'hex')"
     # a text of fixed length has spaces at its end
     number, positive, a_digit = "bigint", f"CAST({{0}} AS text) ~ '{_POSITIVE}'", "{} ~ '[0-9]'"
-    empty_key, drop_keys = "CAST('' AS text) AS key_, CAST(0 AS bigint) AS hash_", f"DROP TABLE IF EXISTS {KEYS}"
-    ends_by_ddl, checks_keys, indexes_keys = False, True, False
+    ends_by_ddl = False
 
     def begin(self, *, writes: bool, pairs: bool) -> None:
         access = "READ WRITE" if writes else "READ ONLY"
@@ -383,8 +371,7 @@ class SQLite(Database):
         "(length({0}) < 19 OR length({0}) = 19 AND {0} < '9'))"
     )
     a_digit = "{} GLOB '*[0-9]*'"
-    empty_key, drop_keys = "'' AS key_, 0 AS hash_", f"DROP TABLE IF EXISTS temp.{KEYS}"
-    ends_by_ddl, indexes_keys = False, False
+    ends_by_ddl = False
 
     def begin(self, *, writes: bool, pairs: bool) -> None:
         # transactions begin here, not at the first change

@@ -84,19 +84,25 @@ def merge(
             translation = Translation(the_map, first, second, progress)
             run = _Run(translation, pause)
             run.prepare()
-            moved_back += first.moved_back(translation.names)
+            if first.ends_by_ddl:
+                # counters of MariaDB are in no transaction
+                counters = (counter for counter in first.counters if counter.table in translation.names)
+                moved_back += [first.raised(counter, counter.last) for counter in counters]
             run.copy()
             rows, changed = run.prove(), _write_pairs(translation, pairs if commits else None)
             verdict = list(run.verdict(rows, changed, pairs, commits=commits))
             pause("proved")
             if commits:
                 run.mark()
-                run.raise_counters(after=False)
+                if not first.ends_by_ddl:
+                    run.raise_counters()
                 pause("COMMIT")
                 first.run("COMMIT")
                 moved_back.clear()
                 pause("committed")
-                run.raise_counters(after=True)
+                if first.ends_by_ddl:
+                    with database_errors(engine, "The merge is complete; only a counter was not raised"):
+                        run.raise_counters()
     finally:
         if moved_back:
             with transaction(engine, writes=True) as again:
@@ -285,20 +291,16 @@ class _Run:
 
     # --- counters and mark -------------------------------------------------------------------------
 
-    def raise_counters(self, *, after: bool) -> None:
+    def raise_counters(self) -> None:
         """Move counters above the numbers that came, and above those that the second database has given."""
-        if after != self.first.ends_by_ddl:
-            return
         last = {(each.table, each.column, each.name): each.last for each in self.second.counters}
-        with database_errors(self.first.engine, "The merge is complete; only a counter was not raised"):
-            for counter in self.first.counters:
-                said, column = self.map.tables.get(counter.table or ""), counter.column or ""
-                if said is not None and said.rows == "skip":
-                    continue
+        for counter in self.first.counters:
+            said, column = self.map.tables.get(counter.table or ""), counter.column or ""
+            if said is None or said.rows != "skip":
                 above = last.get((counter.table, counter.column, counter.name), 0)
                 offset = self.translation.offsets[said.text("own", column) if said else ""]
                 is_moved = above and (not said or said.rule(column) == "id")
-                if statement := self.first.raised(counter, above + offset if is_moved else 0):
+                if statement := self.first.raised(counter, above + offset if is_moved else -1):
                     self.first.run(statement)
 
     def _check_mark(self) -> None:
@@ -351,9 +353,9 @@ def _rows_seen(translation: Translation) -> dict[str, str]:
     # a table without such ids counts only if there is no other: its rows are sorted by all columns
     for has_id in (True, False):
         for name in translation.map.of("copy") if has_id or not found else ():
-            table, rules = second.tables.get(name), translation.map.tables[name].rules
-            key = [c for c in table.primary if rules.get(c) in ("id", "flake")][:1] if table else []
-            if table is not None and bool(key) == has_id:
+            table, rules = second.tables[name], translation.map.tables[name].rules
+            key = [c for c in table.primary if rules.get(c) in ("id", "flake")][:1]
+            if bool(key) == has_id:
                 columns = [second.quote(column.name) for column in table.written]
                 order = second.names(key) or ", ".join(map(second.text, columns))
                 rows = second.rows(f"SELECT {', '.join(columns)} FROM {table.sql} ORDER BY {order} LIMIT {_SEEN}")

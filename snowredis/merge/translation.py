@@ -295,9 +295,8 @@ class Translation:
             rows = self.rows(name, *conditions, prefix=self.prefix)
             keys = f"(SELECT {', '.join([f'{text} AS key_', f'{its} AS hash_', *values])} {rows})"
         else:
-            keys, empty = KEYS, f"SELECT {first.empty_key}, {first.names(key)} FROM {table.sql} LIMIT 0"
-            for statement in (first.drop_keys, f"CREATE TEMPORARY TABLE {KEYS} AS {empty}"):
-                first.run(statement)
+            keys, columns = KEYS, f"{text} AS key_, {its} AS hash_, {first.names(key)}"
+            first.run(f"CREATE TEMPORARY TABLE {KEYS} AS SELECT {columns} FROM {table.sql} y LIMIT 0")
             self.copy(name, keys, key, [text, its], *conditions)
         given = " AND ".join(f"n.{first.quote(each)} IS NOT NULL" for each in key)
         other = f"t.{first.quote(column or key[0])}"
@@ -306,7 +305,9 @@ class Translation:
             f"SELECT n.key_, CASE WHEN n.hash_ = {mine} THEN 0 ELSE 1 END, {other} "
             f"FROM {table.sql} t JOIN {keys} n ON {first.same('t', key, 'n', key)} WHERE {given} LIMIT {most}"
         )
-        first.run(first.drop_keys)
+        if keys == KEYS:
+            # the only DROP of MariaDB that does not end a transaction
+            first.run(f"DROP {'TEMPORARY ' * first.ends_by_ddl}TABLE {KEYS}")
         return [(str(old), int(differs), value) for old, differs, value in found]
 
     def computed(self) -> Iterator[str]:
@@ -388,10 +389,13 @@ def _greatest(translation: Translation) -> dict[str, list[Greatest]]:
     tables = translation.map.tables
     for database in (translation.first, translation.second):
         for name in translation.names:
-            columns = [column for column, rule in tables[name].rules.items() if rule in ("id", "of", "top")]
-            row = database.one(_maxima(database, database.tables[name], columns)) if columns else ()
-            for column, value in zip(columns, row, strict=True):
-                number, about = int(value or 0), database.tables[name].columns[column]
+            table, rules = database.tables[name], tables[name].rules
+            for column in (column for column, rule in rules.items() if rule in ("id", "of", "top")):
+                about, value = table.columns[column], database.quote(column)
+                # from an index if there is one
+                is_number = about.kind == "int" and database.kind != "sqlite" and not about.type.startswith("numeric")
+                value = value if is_number else database.digits(about, value)
+                number = int(database.one(f"SELECT MAX({value}) FROM {table.sql}")[0] or 0)
                 room = about.limit - number if number and database is translation.second else None
                 each = Greatest(number, f"{name}.{column}", about.type, room)
                 found[tables[name].text("own", column)].append(each)
@@ -402,19 +406,6 @@ def _greatest(translation: Translation) -> dict[str, list[Greatest]]:
                 each = Greatest(counter.last, f"{counter.table or counter.name}.(counter)")
                 found[said.text("own", column) if said else ""].append(each)
     return found
-
-
-def _maxima(database: Database, table: Table, columns: list[str]) -> str:
-    """Return the query of the greatest numbers of some columns: from an index if there is one, else in one pass."""
-    keys = [*table.uniques, *(key.columns for key in table.foreign_keys if database.indexes_keys)]
-    indexed, found = {key[0] for key in keys}, list[str]()
-    for column in columns:
-        value, known = database.quote(column), table.columns[column]
-        is_number = known.kind == "int" and database.kind != "sqlite" and not known.type.startswith("numeric")
-        each = f"MAX({value if is_number else database.digits(known, value)})"
-        found.append(f"(SELECT {each} FROM {table.sql})" if is_number and column in indexed else each)
-    is_pass = any(each.startswith("MAX") for each in found)
-    return f"SELECT {', '.join(found)}{f' FROM {table.sql}' if is_pass else ''}"
 
 
 def _offset(top: int, room: int) -> int:
