@@ -41,7 +41,6 @@ def _add_check(parser: Parser) -> None:
     add = parser.add_argument
     add("sources", nargs="+", metavar="SOURCE", help="[NAME=]LOCATION[#COLUMN]")
     add("--layout", metavar="LAYOUT", help="name or spec of the layout of the ids (default: 'default')")
-    add("--json", action="store_true", help="the report as one object; ids are strings in it")
     add("--duplicates", type=Path, metavar="FILE", help="write all repeated ids to this file, as CSV")
 
 
@@ -61,16 +60,14 @@ def _check(args: argparse.Namespace) -> int:
         from snowredis.merge.check import check_sources, export_duplicates, report
         from snowredis.merge.sources import Workspace, parse_sources
 
-        sources, layout = parse_sources(args.sources), resolve_layout(args.layout)
-        if args.duplicates and not args.duplicates.absolute().parent.is_dir():
-            text = (
-                f"there is no directory for {args.duplicates}. Nothing was read; name another file with --duplicates."
-            )
+        sources, layout, path = parse_sources(args.sources), resolve_layout(args.layout), args.duplicates
+        if path and not path.absolute().parent.is_dir():
+            text = f"there is no directory for {path}. Nothing was read; name another file with --duplicates."
             raise CommandError(ExitCode.BAD_INPUT, text)
         with Workspace() as workspace:
             result = check_sources(workspace, sources, layout, progress)
-            if args.duplicates:
-                export_duplicates(workspace, args.duplicates)
+            if path:
+                export_duplicates(workspace, path)
     if args.json:
         show(result, "", as_json=True)
     else:
@@ -130,7 +127,7 @@ def _run(args: argparse.Namespace) -> int:
       snowredis merge run game.map URL URL --dry-run  what would happen
       snowredis merge run game.map URL URL            merge
     """
-    pairs = args.map.with_name(f"{args.map.name}.pairs.csv")
+    pairs = Path(f"{args.map}.pairs.csv")
     try:
         with _running() as progress:
             from snowredis.merge.run import merge
@@ -154,7 +151,7 @@ MERGE = Command(
 
 Needs the extra merge: pip install 'snowredis[merge]'.""",
     commands=[
-        Command("check", _check, _add_check),
+        Command("check", _check, _add_check, json="the report as one object; ids are strings in it"),
         Command("draft", _draft, _add_databases),
         Command("run", _run, _add_run),
     ],

@@ -268,11 +268,8 @@ def _report(proof: Proof) -> Iterator[tuple[str, str]]:
         count, lowest, _ = proof.common
         makers = f"{_maker(proof.old, lowest)}, and {_maker(proof.new, lowest)}"
         yield "equal", f"possible: {count:,} ids; the first is {lowest}, {makers}"
-    if proof.sorted:
-        yield "order", "kept: every new id is greater than every old one"
-    else:
-        text = f"the smallest new id is {proof.new.lowest}, the greatest old one {proof.old.highest}"
-        yield "order", f"not kept: {text}"
+    ends = f"the smallest new id is {proof.new.lowest}, the greatest old one {proof.old.highest}"
+    yield "order", "kept: every new id is greater than every old one" if proof.sorted else f"not kept: {ends}"
     if not (proof.distinct and proof.sorted):
         yield from (("to do", text) for text in _remedies(proof))
 

@@ -110,7 +110,7 @@ def test_values_that_are_no_ids_are_kept_as_text_and_the_others_are_read(read: R
         ("a.csv", b"id\n1.5e17\n2.5e17\n", "#id", "holds no ids, but '1.5e17'.* decimal point"),
         ("a.csv", CSV + b"x,1,2\n", "#id", "has no column 'id'; it has 'name,id'"),
         ("a.csv", CSV.decode().encode("utf-16"), "#id", "has no column 'id'|cannot be read"),
-        ("a.csv", b"id\n\xe4\n", "", "not utf-8"),
+        ("a.csv", b"id\n\xe4\n", "", "Invalid unicode"),
         ("a.txt", b"hello\nworld\n", "", "holds no ids, but 'world'"),
     ],
 )
