@@ -274,11 +274,8 @@ def checksum(tables: Tables) -> str:
     return hashlib.blake2b(json.dumps(described, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def obstacles(name: str, first: Table, second: Table | None) -> Iterator[str]:
+def obstacles(name: str, first: Table, second: Table) -> Iterator[str]:
     """Yield why a table cannot be copied, or how it differs between the databases."""
-    if second is None:
-        yield f'[{name}] is only in the first database: make them the same, or rows = "skip"'
-        return
     mine, its = ({c.name: c.description for c in table.columns.values()} for table in (first, second))
     if differ := [each for each in {**mine, **its} if mine.get(each) != its.get(each)]:
         found = (f"{each} is {mine.get(each, 'missing')} and {its.get(each, 'missing')}" for each in differ[:5])

@@ -209,28 +209,29 @@ def problems_of(the_map: Map, first: Tables, second: Tables, kind: str) -> Itera
     if the_map.head.get("reviewed") is not True:
         yield "the map is not reviewed: read every line, then write reviewed = true"
     yield from _changed_tables(the_map, first, second)
-    for name, said in the_map.tables.items():
+    for name, said in ((name, said) for name, said in the_map.tables.items() if name in first and name in second):
         if said.rows not in ROWS:
             yield f'[{name}] rows = "{said.rows}": write "copy", "first" or "skip"'
-        elif name in first and said.rows != "skip":
+        elif said.rows != "skip":
             found = (*_wrong_lists(said, first[name]), *_wrong_texts(the_map, name))
             yield from (f"[{name}] {text}" for text in found)
             for column, rule in said.rules.items():
                 if about := first[name].columns.get(column):
-                    yield from (f"[{name}] {text}" for text in _wrong_rule(said, rule, about, kind))
+                    yield from (f"[{name}] {text}" for text in _wrong_rule(rule, about, kind))
             for key in first[name].foreign_keys:
                 yield from (f"[{name}] {text}" for text in _apart(the_map, name, key))
-            yield from obstacles(name, first[name], second.get(name))
+            yield from obstacles(name, first[name], second[name])
 
 
 def _changed_tables(the_map: Map, first: Tables, second: Tables) -> Iterator[str]:
-    for name in (name for name in second if name not in first):
-        if name not in the_map.tables or the_map.tables[name].rows != "skip":
-            yield f'[{name}] is only in the second database: create it in the first one, or write rows = "skip"'
-    for name in (name for name in first if name not in the_map.tables):
-        yield f'[{name}] is not in the map: write it with its columns, and rows = "copy", "first" or "skip"'
-    for name in (name for name in the_map.tables if name not in first and name not in second):
-        yield f"[{name}] is in the map, and there is no such table: take it out"
+    for name in {**the_map.tables, **first, **second}:
+        said, where = the_map.tables.get(name), ["first"] * (name in first) + ["second"] * (name in second)
+        if not where:
+            yield f"[{name}] is in the map, and there is no such table: take it out"
+        elif not where[1:] and not (said and said.rows == "skip"):
+            yield f'[{name}] is only in the {where[0]} database: create it in the other one, or write rows = "skip"'
+        elif said is None:
+            yield f'[{name}] is not in the map: write it with its columns, and rows = "copy", "first" or "skip"'
     if (given := the_map.head.get("schema")) != (now := checksum(first)):
         yield (
             f"the columns are not those that the map was made for: a table, a column or a type has changed. Look at "
@@ -274,7 +275,7 @@ def _wrong_texts(the_map: Map, name: str) -> Iterator[str]:
         yield "match: which column is the id of such a row? Leave one column in id that is a key by itself"
 
 
-def _wrong_rule(said: TableMap, rule: str, column: TableColumn, kind: str) -> Iterator[str]:
+def _wrong_rule(rule: str, column: TableColumn, kind: str) -> Iterator[str]:
     name = column.name
     if column.is_generated:
         yield f"{name} is computed by the database: take it out"
@@ -283,8 +284,6 @@ def _wrong_rule(said: TableMap, rule: str, column: TableColumn, kind: str) -> It
         yield f'{name} is {column.type}, which holds no number: write sql.{name} = "…" instead of {rule}'
     if column.type == ROWID and rule != "id":
         yield f"{ROWID} can only be in id"
-    if said.text("taken", name) and rule not in ("keep", "sql"):
-        yield f"taken.{name}: the column must be in keep"
 
 
 def _apart(the_map: Map, name: str, key: ForeignKey) -> Iterator[str]:
