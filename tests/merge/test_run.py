@@ -70,7 +70,8 @@ def test_types_and_widths_that_few_tables_have_are_no_matter(two: Two, merging: 
     merging(urls, ('keep = ["pal", ', 'id = ["id", "pal"]\nkeep = ['), ('id   = ["id"]\n', ""), code=0)
     assert rows_of(urls[0], "SELECT id, pal FROM t") == [(17, b"17")]
     tables = {"t (id bit(4) PRIMARY KEY, pet set_kind)": lambda s: ["'0101', '7'"] + ["'0111', '7'"] * (s == "B")}
-    urls = two("postgresql", tables, "CREATE TYPE set_kind AS ENUM ('7')")
+    away = "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w; CREATE FOREIGN TABLE f () SERVER s"
+    urls = two("postgresql", tables, f"CREATE TYPE set_kind AS ENUM ('7'); {away}")
     refused = merging(urls, ('keep = ["id", "pet"]', 'keep = ["id"]\nid = ["pet"]'))
     assert "pet is set_kind, which holds no number" in refused.out, refused.out + refused.err
     merging(urls, ('rows = "copy"', 'rows = "first"'), code=0)

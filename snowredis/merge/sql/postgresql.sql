@@ -1,10 +1,9 @@
 -- Queries of the catalog of PostgreSQL, by name.
 
--- tables: every table, and why it is not copied
+-- tables: every table with rows of its own, and why it is not copied
 SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab,
     quote_ident(n.nspname) || '.' || quote_ident(c.relname) AS sql, '' AS refusal,
-    CASE WHEN c.relkind = 'f' THEN 'is a foreign table'
-    WHEN count(*) OVER (PARTITION BY concat(NULLIF(n.nspname, current_schema()) || '.', c.relname)) > 1 THEN
+    CASE WHEN count(*) OVER (PARTITION BY concat(NULLIF(n.nspname, current_schema()) || '.', c.relname)) > 1 THEN
     'is, with its schema and a dot, called as another table: rename one of them'
     WHEN NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped
     AND attgenerated = '') THEN 'has no column that can be written: add one'
@@ -22,7 +21,7 @@ SELECT NULLIF(n.nspname, current_schema()) AS schema_name, c.relname AS tab,
     WHEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND to_jsonb(i)->>'indnullsnotdistinct' = 'true') THEN
     'has a key with NULLS NOT DISTINCT, which rows of both may break together: drop it, and add it again afterwards'
     END AS refused FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND n.nspname !~ '^pg_|^information_schema$'
+    WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND n.nspname !~ '^pg_|^information_schema$'
     AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e')
     ORDER BY 1 NULLS FIRST, 2;
 
