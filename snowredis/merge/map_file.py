@@ -73,9 +73,6 @@ class Move(NamedTuple):
         return f'{self.rule}.{column} = "{text}"' if text else f'{self.rule} = ["{column}"]{own}'
 
 
-_KEPT = Move("keep")
-
-
 @dataclass
 class TableMap:
     """Rules of a map for one table.
@@ -132,14 +129,11 @@ class Map:
     def move(self, name: str, column: str) -> Move:
         """Return how a column moves."""
         said = self.tables[name]
-        rule = said.rule(column)
         if said.match and column == self.ids.get(name):
             return Move("of", name)
-        if said.rows == "skip" or rule in ("keep", "none"):
-            return _KEPT
-        if rule in ("of", "sql"):
-            return Move(rule, said.text(rule, column))
-        return Move("id", said.text("own", column)) if rule in ("id", "top") else Move(rule)
+        rule = "keep" if said.rows == "skip" else said.rule(column)
+        rule = {"none": "keep", "top": "id"}.get(rule, rule)
+        return Move(rule, said.text(rule if rule in ("of", "sql") else "own", column))
 
     def find_ids(self, tables: Tables) -> None:
         """Find in each table the column with the id of a row."""
@@ -263,9 +257,8 @@ def _wrong_texts(the_map: Map, name: str) -> Iterator[str]:
     for word, column, text in ((word, *each) for word, texts in said.texts.items() for each in texts.items()):
         if word == "own" and the_map.move(name, column).rule not in ("id", "of"):
             yield f'own.{column} = "{text}": the column does not move. Move it to id, or take own out'
-        for group in OFFSET.findall(text) if word in ("sql", "taken") else ():
-            if group and group not in groups:
-                yield f"{word}.{column}: no column has own = {group}, so there is no :offset_{group}"
+        for group in {*OFFSET.findall(text)} - {"", *groups}:
+            yield f"{word}.{column}: no column has own = {group}, so there is no :offset_{group}"
         for target in [text] if word == "of" else [each for each, _ in OF.findall(text)]:
             is_matched = word != "of" or (target in the_map.tables and the_map.tables[target].match)
             if not is_matched or not the_map.ids.get(target):
@@ -316,9 +309,8 @@ def as_text(the_map: Map, notes: Mapping[str, Sequence[str]], about: Iterable[st
     for name, said in the_map.tables.items():
         lines += ["", f"[{_key(name)}]", *(f"# {printable(note)}" for note in notes.get(name, ()))]
         lines.append(f"rows = {_quoted(said.rows)}")
-        for word in _LISTS:
-            if columns := said.lists.get(word):
-                lines.append(f"{word:<4} = [{', '.join(map(_quoted, columns))}]")
+        lists = ((word, said.lists.get(word)) for word in _LISTS)
+        lines += [f"{word:<4} = [{', '.join(map(_quoted, columns))}]" for word, columns in lists if columns]
         for word in _TEXTS:
             lines += [f"{word}.{_key(column)} = {_quoted(text)}" for column, text in said.texts.get(word, {}).items()]
     return "\n".join(lines) + "\n"
