@@ -223,8 +223,8 @@ def _files_of(source: Source) -> list[str]:
 
 def _read_file(workspace: Workspace, source: Source, path: str) -> None:
     advice = (
-        "None of its ids was used; export or copy it again if it is damaged or truncated, or correct its name if it is "
-        "another kind of file"
+        "None of its ids was used; export or copy it again if it is damaged or truncated, end all lines alike, or "
+        "correct its name if it is another kind of file"
     )
     kind = Path(path).suffix.lower()
     with file_errors(f"{source.name}: {path} cannot be read", advice):
@@ -241,6 +241,9 @@ def _read_file(workspace: Workspace, source: Source, path: str) -> None:
         if kind != ".parquet":
             # without skip and comment, DuckDB leaves out lines that it takes for a preamble or a comment
             options += ", all_varchar = true, skip = 0, comment = ''"
+            if ".csv" in Path(path).name.lower():
+                # the first lines may have no quote, from which DuckDB takes it that none follows
+                options += """, quote = '"'"""
             table = f"read_csv({options})"
             if any(map(_NUMBER_AS_HEAD.fullmatch, _columns(workspace, table))):
                 # the first id is no header
@@ -255,11 +258,9 @@ def _columns(workspace: Workspace, table: str) -> list[str]:
 
 def _column(source: Source, path: str, names: Sequence[str]) -> str:
     """Return the name of the source's column: the given one, the only one, or ``id``."""
-    if not source.column and len(names) == 1:
-        return names[0]
-    wanted = source.column or "id"
-    matches = [name for name in names if name.strip().lower() == wanted.lower()]
-    matches = [wanted] if wanted in names else matches
+    wanted = source.column or (names[0] if len(names) == 1 else "id")
+    like = [name for name in names if name.strip().lower() == wanted.lower()]
+    matches = [wanted] if wanted in names else like
     if len(matches) == 1:
         return matches[0]
     listed = ", ".join(map(shown, names[:12])) + ", …" * (len(names) > 12)

@@ -83,6 +83,7 @@ def test_a_number_that_no_signed_column_holds_is_rejected_as_it_stands(workspace
 def test_no_line_is_taken_for_a_preamble_a_comment_or_a_header(read: Read) -> None:
     assert read("a.csv", b"id,n\n1,a\n#x,b\n5,c\n", "#id") == [1, 5, "#x"]
     assert read("b.txt", b"5\nabc\n7\n") == [5, 7, "abc"]
+    assert read("a.csv", b"n,id\n" + b"x,1\n" * 21_000 + b'"a,b",7\n', "#id")[-1] == 7
     assert read("b.txt", b"1.5e17\n5\n") == [5, "1.5e17"]
     assert read("c.csv", b"id\n# exported\n5\n6\n7;8\n", "#id") == [5, 6, "# exported", "7;8"]
 
