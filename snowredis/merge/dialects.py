@@ -53,6 +53,8 @@ _LOCAL_SETTINGS = (
     *("SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = 0"),
     f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'",
 )
+# types whose values are read as texts: Python has no infinite times, and none before the year 1 or after 9999
+_TIMES = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
 _MYSQL_SETTINGS = (
     "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO', sql_safe_updates = 0, "
     f"innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S}, group_concat_max_len = {1 << 24}, "
@@ -304,6 +306,11 @@ class PostgreSQL(Database):
         access = "READ WRITE" if writes else "READ ONLY"
         for statement in (f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, {access}", *_LOCAL_SETTINGS):
             self.run(statement)
+        if self.engine.driver == "psycopg":
+            from psycopg.types.string import TextLoader
+
+            for type_ in _TIMES:
+                self.driver.adapters.register_loader(type_, TextLoader)
 
     def _cursor_of_pages(self) -> Any:
         return self.driver.cursor(name="snowredis_pages")

@@ -325,8 +325,8 @@ class _Run:
         else:
             self.first.run(_MARK_TABLE)
         offsets, seen = json.dumps(self.translation.offsets), json.dumps(self.seen)
-        second = hashlib.blake2b(seen.encode(), digest_size=8).hexdigest()
         now = iso_text(time.time_ns() // 1_000_000)
+        second = hashlib.blake2b(f"{now}{seen}".encode(), digest_size=8).hexdigest()
         texts = ", ".join(self.first.literal(text) for text in (offsets, self.map.checksum, seen))
         plus = self.translation.offsets[""]
         self.first.run(f"INSERT INTO {MARK} VALUES ('{second}', '{now}', {plus}, {texts})")

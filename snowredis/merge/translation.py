@@ -299,8 +299,7 @@ class Translation:
             first.run(f"CREATE TEMPORARY TABLE {KEYS} AS SELECT {columns} FROM {table.sql} y LIMIT 0")
             self.copy(name, keys, key, [text, its], *conditions)
         given = " AND ".join(f"n.{first.quote(each)} IS NOT NULL" for each in key)
-        other = f"t.{first.quote(column or key[0])}"
-        other = first.plain(table.columns[column], other) if column else other
+        other = first.plain(table.columns[column or key[0]], f"t.{first.quote(column or key[0])}")
         found = first.rows(
             f"SELECT n.key_, CASE WHEN n.hash_ = {mine} THEN 0 ELSE 1 END, {other} "
             f"FROM {table.sql} t JOIN {keys} n ON {first.same('t', key, 'n', key)} WHERE {given} LIMIT {most}"

@@ -240,6 +240,15 @@ def test_a_second_run_is_refused_for_tables_without_ids_too(two: Two, merging: C
     assert rows_of(urls[0], "SELECT count(*) FROM log") == [(1,)]
 
 
+def test_rows_that_the_first_does_not_have_are_no_reason_to_refuse_a_second_run(
+    two: Two, merging: Cli, offline: Cli, tmp_path: Path
+) -> None:
+    urls = two("sqlite", {"flag (name TEXT PRIMARY KEY)": lambda side: [f"'{side}'"]})
+    merging(urls, ('rows = "copy"', 'rows = "first"'), code=0)
+    offline("merge", "run", str(tmp_path / "game.map"), *urls, code=0)
+    assert rows_of(urls[0], "SELECT name FROM flag ORDER BY name") == [("A",), ("B",)]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_counter_in_a_table_of_one_row_needs_no_key(two: Two, merging: Cli, kind: str) -> None:
     tables: Tables = {HERO: named(*range(1, 31)), "hibernate_sequence (next_val BIGINT PRIMARY KEY)": lambda _: ["31"]}

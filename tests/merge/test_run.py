@@ -89,6 +89,17 @@ def test_values_that_are_no_numbers_stay_in_columns_of_numbers(two: Two, merging
     assert owners == ["NaN", "7", "NaN", "0", "17", "0"]
 
 
+def test_times_that_python_does_not_have_come_as_they_are(two: Two, merging: Cli) -> None:
+    columns = "id int PRIMARY KEY, day date UNIQUE, at timestamptz"
+    rows = {"A": "1, 'infinity', '-infinity'", "B": "1, 'infinity', NULL), (2, '0044-03-15 BC', '20000-01-01'"}
+    urls = two("postgresql", {f"t ({columns})": lambda side: [rows[side]]})
+    clash = "1 rows that would come have the day of a row that is there, such as 'infinity'"
+    assert clash in " ".join(merging(urls).out.split())
+    merging(urls, ("[t]\n", '[t]\nmatch = ["day"]\n'), code=0)
+    came = "SELECT day::text, at::text FROM t WHERE id = 12"
+    assert rows_of(urls[0], came) == [("0044-03-15 BC", "20000-01-01 00:00:00+00")]
+
+
 def contents(url: str) -> dict[str, list[Any]]:
     return {name: sorted(rows_of(url, f"SELECT * FROM {name}"), key=str) for name in game.TABLES}
 
