@@ -177,6 +177,22 @@ def _problems(source: Source, groups: _Groups, layout: Layout) -> Iterator[Probl
             yield Problem(source.name, kind, values[0], examples, text, is_error)
 
 
+_HEAD = b"id,source,times"
+
+
+def unfit_for_duplicates(path: Path) -> str:
+    """Return why *path* is not for export_duplicates(); empty: it is. A list that it wrote before is replaced."""
+    if not path.absolute().parent.is_dir():
+        return f"there is no directory for {path}"
+    if path.is_file():
+        with path.open("rb") as file:
+            # another file may be a source after a forgotten FILE
+            is_list = file.read(len(_HEAD)) in (b"", _HEAD)
+    else:
+        is_list = not path.is_dir()
+    return "" if is_list else f"{path} is there, and is no list of repeated ids"
+
+
 def export_duplicates(workspace: Workspace, path: Path) -> None:
     """Write all repeated ids as CSV: id, source, times; after check_sources()."""
     query = "SELECT id, source, times FROM duplicates ORDER BY id, source"

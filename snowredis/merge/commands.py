@@ -57,13 +57,12 @@ def _check(args: argparse.Namespace) -> int:
       snowredis merge check a.csv#id b.csv#id --json              for programs
     """
     with _running() as progress:
-        from snowredis.merge.check import check_sources, export_duplicates, report
+        from snowredis.merge.check import check_sources, export_duplicates, report, unfit_for_duplicates
         from snowredis.merge.sources import Workspace, parse_sources
 
         sources, layout, path = parse_sources(args.sources), resolve_layout(args.layout), args.duplicates
-        if path and not path.absolute().parent.is_dir():
-            text = f"there is no directory for {path}. Nothing was read; name another file with --duplicates."
-            raise CommandError(ExitCode.BAD_INPUT, text)
+        if path and (wrong := unfit_for_duplicates(path)):
+            raise CommandError(ExitCode.BAD_INPUT, f"{wrong}. Nothing was read; name another file with --duplicates.")
         with Workspace() as workspace:
             result = check_sources(workspace, sources, layout, progress)
             if path:

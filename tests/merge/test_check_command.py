@@ -46,7 +46,9 @@ def test_the_exit_code_and_the_first_line_say_whether_ids_clash(
 
 def test_json_has_ids_as_strings_and_what_the_report_says(offline: Cli, tmp_path: Path) -> None:
     sources = [write(tmp_path / f"{name}.csv", IDS[: 20 + at]) for at, name in enumerate("ab")]
-    result = offline("merge", "check", *sources, "--json", "--duplicates", str(tmp_path / "d.csv"))
+    # the second one replaces the list
+    for _ in range(2):
+        result = offline("merge", "check", *sources, "--json", "--duplicates", str(tmp_path / "d.csv"))
     report = json.loads(result.out)
     assert (result.code, result.err) == (ExitCode.FOUND_CLASHES, "")
     assert report["repeated_ids"] == 20
@@ -66,13 +68,16 @@ def test_the_report_escapes_what_it_read(offline: Cli, tmp_path: Path) -> None:
     ("options", "code", "says"),
     [
         (["--duplicates", "none/d.csv"], ExitCode.BAD_INPUT, "there is no directory for none/d.csv"),
+        (["--duplicates", "{}"], ExitCode.BAD_INPUT, " is there, and is no list of repeated ids"),
+        (["--duplicates", "{}/a.csv"], ExitCode.BAD_INPUT, "a.csv is there, and is no list of repeated ids"),
         (["--layout", "twiter"], ExitCode.BAD_INPUT, "Did you mean 'twitter'?"),
     ],
 )
 def test_options_that_cannot_work_are_refused_before_anything_is_read(
     offline: Cli, tmp_path: Path, options: list[str], code: ExitCode, says: str
 ) -> None:
-    result = offline("merge", "check", write(tmp_path / "a.csv", list(IDS)), *options)
+    source = write(tmp_path / "a.csv", list(IDS))
+    result = offline("merge", "check", source, *(option.format(tmp_path) for option in options))
     assert (result.code, result.out) == (code, "")
     assert says in result.err
 
