@@ -293,7 +293,7 @@ _PLAIN = re.compile("[1-9][0-9]{0,18}")
 def plain(column: TableColumn, value: Any) -> Any:
     """Return a value as it is compared: the same for every driver."""
     if value is None or isinstance(value, bytes | int):
-        return int(value) if isinstance(value, bool) else value
+        return value
     if isinstance(value, dict | list):
         return json.dumps(value, default=str)
     text = str(value)
