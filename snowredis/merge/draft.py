@@ -70,7 +70,7 @@ class Case:
         is_counted: the database numbers it, as it seems.
         sides, values: of each database, and of both.
         leads, size: columns with these ids, the likeliest first; and how many different numbers it has.
-        are_numbers: its values are integers, also as floats.
+        are_numbers: its values are integers, also as floats or texts.
         path: columns whose foreign keys lead here.
     """
 
@@ -83,18 +83,20 @@ class Case:
         self.size = max(map(len, self.sets))
         self.sides = [sample.values(self.name) for sample in evidence.samples[table.name]]
         self.values = [value for side in self.sides for value in side]
-        are_whole = column.kind == "float" and all(isinstance(value, int | None) for value in self.values)
-        self.are_numbers = column.kind == "int" or are_whole
+        others = {value for value in self.values if isinstance(value, str)} - {"", "0"}
+        are_whole = all(isinstance(value, int | str | None) for value in self.values) and len(whole(others)) == len(
+            others
+        )
+        self.are_numbers = column.kind == "int" or (column.kind in ("float", "text") and are_whole)
         self.is_key = self.name.lower() in {name.lower() for _, name in evidence.ids} - {"id", ROWID}
-        self.is_named = (is_named := is_named_like_an_id(self.name)) or self.is_key
+        self.is_named = self.is_key or is_named_like_an_id(self.name)
         known = evidence.leads_of[self.where]
         self.leads = [lead for lead in known if self.is_named or lead.where[0] not in tables.alike]
         self.is_listed = bool(LISTED_NAME.search(stem(self.name)))
         # SQLite numbers each INTEGER PRIMARY KEY, also one that has ids or places of something outside
         first = evidence.databases[0]
         is_sure = first.kind != "sqlite" or table.name in {each.table for each in first.counters}
-        is_open = self.size and (is_named or any(isinstance(value, int) and value < 0 for value in self.values))
-        self.is_counted = column.is_counter and (is_sure or not is_open)
+        self.is_counted = column.is_counter and is_sure
 
     def guess(self) -> Guess:
         """Return what the column seems to be."""
@@ -117,8 +119,6 @@ class Case:
     def _foreign_key(self, parent: str, target: str) -> Guess:
         if (parent, target) in self.tables.matched:
             return Guess("of", f"foreign key to {parent}", (parent, target), is_strong=True)
-        if parent in self.tables.fixed:
-            return Guess("keep", f"foreign key to {parent}, whose ids stay")
         its, path = self.evidence.tables[parent], (*self.path, self.where)
         parents = Case(self.evidence, self.tables, its, its.columns[target], path)
         # a circle of keys comes back to a column
@@ -132,14 +132,7 @@ class Case:
         """Judge a column that is not of numbers: of texts, bytes, JSON, an array, or another type."""
         if self.are_numbers or (self.column.kind == "other" and self.size):
             return None
-        texts = [each for each in self.values if each not in (None, "", "0")]
-        if self.size >= 5 and all(isinstance(each, str) and whole([each]) for each in texts):
-            for lead in self.leads:
-                if self.is_named and lead.near and lead.fills and lead.where[0] not in self.tables.fixed:
-                    return self._like(lead, "digits: ids")
-                if self.is_named or lead.fills:
-                    return Guess("ask", f"digits: ids of {lead}?")
-        elif self.column.kind != "float" and (found := self.evidence.parts(*self.where)):
+        if self.column.kind != "float" and (found := self.evidence.parts(*self.where)):
             place, lead, example = found
             return Guess("sql", f"ids of {lead} inside ({place}), as in {example}")
         # only numbers that are at one place of all values were found

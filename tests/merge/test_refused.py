@@ -342,7 +342,7 @@ def test_an_id_that_is_only_a_part_of_a_value_or_of_a_layout_is_named(two: Two, 
     verdict = said(merging(two("sqlite", tables), edit, options=DRY))
     hero_only = "[t] target_id is in id, and 50% of its values are ids, all where kind is hero: move it to sql"
     assert hero_only in verdict, verdict
-    assert "; flake_id is in id, and digits: ids of flake.id: move it to flake" in verdict
+    assert "; flake_id is in id, and ids of flake.id: move it to flake" in verdict
 
 
 def test_keys_of_several_columns_that_move_are_ids_of_others(two: Two, merging: Cli) -> None:
