@@ -156,12 +156,11 @@ class Case:
         table, evidence = self.table, self.evidence
         is_key = self.column.is_counter or table.primary == [self.name]
         is_called = self._best and self._best.near == 3
-        is_fixed = is_key and table.name in self.tables.fixed and not is_called
+        is_fixed = is_key and table.name in self.tables.fixed
         if not (self.are_numbers or self.column.kind == "other") or is_fixed:
             return Guess("keep")
         is_part = self.name in table.primary and table.primary != [self.name]
-        are_small = all(not isinstance(value, int) or value < 256 for value in self.values)
-        if is_part and are_small and all(0 in each for each in self.sides) and not is_called:
+        if is_part and all(0 in each for each in self.sides) and not is_called:
             return Guess("keep", "a number within its parent: 0 is among them")
         rule = self._rule_of(self.where)
         if rule == "flake":
@@ -170,9 +169,6 @@ class Case:
             return Guess(rule, "its numbers have a mark in high bits, which an offset would change")
         if self.is_counted or (self.are_numbers and self.where in self.tables.matched):
             return Guess("id", f"counted{', inside of a key' * (len(table.primary) > 1)}", is_strong=True)
-        first, second = ({-each for each in side if isinstance(each, int) and each < 0} for side in self.sides)
-        if (leads := evidence.leads((first, second))) and leads[0].fills:
-            return Guess("sql", f"its negative numbers are ids of {leads[0]}")
         if self.size:
             return None
         # a column of a family, item0 to item9, without values until now
@@ -207,8 +203,7 @@ class Case:
         if self.table.primary != [self.name] and not (is_own and self.where in self.evidence.ids):
             return None
         if is_own or (best and (best.ends or (best.near and self.is_named))):
-            is_strong = bool(best and best.fills)
-            return self._like(best, is_strong=is_strong) if best and not is_own else Guess("id", "key", None, is_strong)
+            return self._like(best) if best and not is_own else Guess("id", "key")
         return Guess("ask", "a key by itself: an id of this table, or of something outside?")
 
     def named(self) -> Guess | None:
@@ -233,13 +228,13 @@ class Case:
         best = moving[0]
         if staying and best.near:
             return Guess("ask", f"ids of {staying[0]}, which stay, or of {best}, which move?")
-        guess = self._like(best, is_strong=best.fills and not staying)
-        # a table of a few rows is never filled
-        is_of_few = self.evidence.is_named_after(self.name, best.where[0]) and best.reach > 0.5
+        guess = self._like(best, is_strong=best.fills)
         # numbers of something outside seldom reach nearly all of the range of ids in both databases
         is_meant = best.near or best.reach > 0.9 or ROLE_NAME.search(stem(self.name))
-        is_sure = (is_meant and (best.fills or self.is_key)) or is_of_few
-        if guess.rule == "flake" or (is_sure and (guess.rule == "id" or best.near)):
+        # a table of a few rows is never filled
+        is_of_it = self.evidence.is_named_after(self.name, best.where[0])
+        is_sure = is_of_it or (is_meant and (best.fills or self.is_key))
+        if is_sure and (guess.rule != "of" or best.near):
             return guess
         is_open = self.size >= 3 or best.near == 3
         return Guess("ask", f"named like an id; are its values ids of {best}?") if is_open else None
@@ -250,10 +245,8 @@ class Case:
         if best and best.fills:
             is_plain = not AMOUNT_NAME.search(self.name) and (best.near or not self.is_listed)
             least = 5 if min(map(min, self.sets)) > LARGE else 12
-            if best.ends or best.where in self.tables.matched or (is_plain and self.size >= least):
+            if best.ends or (is_plain and self.size >= least):
                 return Guess("ask", f"its values fill {best}, and its name does not say it")
-        if self.is_named and self.where in self.evidence.ids:
-            return Guess("ask", "a number of each row: an id of this table?")
         return None
 
     def partly(self) -> Guess | None:
@@ -263,7 +256,7 @@ class Case:
         kinds = f", all where {found[0]} is {', '.join(map(str, found[1][:5]))}" if found else ""
         if self.is_named and self.size >= 3:
             part = evidence.share_of_any(sets)
-            if part >= 0.4 and self.size >= 8 and not self.is_listed:
+            if part >= 0.4 and self.size >= 8:
                 return Guess("sql", f"{part:.0%} of its values are ids{kinds}")
         if kinds:
             return Guess("sql", f"ids{kinds}, else not")
@@ -275,7 +268,7 @@ class Case:
 
     def elsewhere(self) -> Guess | None:
         """Judge a column that is called as an id, of a table that does not have all of its numbers, or of none."""
-        evidence, stays = self.evidence, {self.table.name, *self.tables.fixed}
+        evidence, stays = self.evidence, self.tables.fixed
         for name in (name for name in evidence.tables if self.size and name not in stays):
             ids = [where for where in evidence.ids if where[0] == name and where[1] != ROWID]
             share = max((share_of(self.sets, evidence.ids[where]) for where in ids), default=0.0)
@@ -283,7 +276,7 @@ class Case:
             if is_of_it or (self.is_key and share >= 0.5 and self.name in (column for _, column in ids)):
                 word = "ask" if share >= 0.2 or not any(each.rows for each in evidence.samples[name]) else "keep"
                 return Guess(word, f"named like an id of {name}, and {share:.0%} of its values are there")
-        if self.is_key or (self.is_named and not self.is_listed):
+        if self.is_named:
             return Guess("keep", "named like an id, but leads nowhere: of another database?")
         return None
 
@@ -317,9 +310,7 @@ class Draft:
 
     def map(self) -> Map:
         """Return the map."""
-        # tables with ids in their keys are judged after those that they lead to
-        for table in sorted(self.catalog.values(), key=lambda table: len(table.primary)):
-            self._rows[table.name] = self.judge_rows(table)
+        self._rows = {name: self.judge_rows(table) for name, table in self.catalog.items()}
         found = {name: self._draft_table(table) for name, table in self.catalog.items()}
         orphans = [text for name, said in found.items() for text in self._orphans(name, said)]
         self.about += [f"orphans, which need no answer: {'; '.join(orphans)}"] * bool(orphans)
@@ -361,8 +352,7 @@ class Draft:
         text = f"{same:,} of {len(second.rows):,} rows are the same in both databases"
         keys = table.primary or [column.name for column in table.written]
         content = [c.name for c in table.written if c.name not in table.primary and not is_named_like_an_id(c.name)]
-        parents = [key.parent for key in table.foreign_keys]
-        if not content and not (parents and all(parent in self.tables.fixed for parent in parents)):
+        if not content:
             self.notes[table.name].append(f"{text}, but have only keys, and columns named like ids")
             return ""
         mine, its = ({tuple(row[s.at[key]] for key in keys if key in s.at) for row in s.rows} for s in (first, second))
@@ -406,11 +396,9 @@ class Draft:
                     f'them under the same id{", which is in it" * has_id}: one thing under its id ("first"), one under '
                     'two ids (match), two things, or the world of the first ("skip")?'
                 )
-                if has_id:
-                    return UNDECIDED
-                self.tables.matched[table.name, key] = [column.name]
-                is_plain = [column.name] in table.uniques or len(table.written) <= 3
-                return "copy" if is_plain and not same else UNDECIDED
+                if not has_id:
+                    self.tables.matched[table.name, key] = [column.name]
+                return UNDECIDED
             if len(both - {""}) > 1 and [column.name] not in table.uniques:
                 what = f"{len(both):,} rows of each database with the same {column.name}, such as {shown(max(both))}"
                 notes.append(f"{what}; no key forbids it: taken.{column.name} (what such a name becomes)?")

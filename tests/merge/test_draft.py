@@ -136,11 +136,11 @@ GUESSES = {
         lambda s: (f"{i}, 'Street {chr(64 + i)}', '{s}{i}'" for i in range(1, 27)),
         says=('rows = "?"', 'match = ["street"]'),
     ),
-    "an id that is stored as a float is one, and negative numbers are asked about": Guess(
-        "s TEXT, people_id REAL, peer INTEGER, height REAL",
-        lambda s: (f"'{s}', {i}.0, {-i}, {i}.5" for i in IDS),
-        ("peer",),
-        ('id   = ["people_id"]', "peer: its negative numbers are ids of people.id? Write sql"),
+    "an id that is stored as a float is one": Guess(
+        "s TEXT, people_id REAL, height REAL",
+        lambda s: (f"'{s}', {i}.0, {i}.5" for i in IDS),
+        (),
+        ('id   = ["people_id"]',),
     ),
     "a key that is named after something outside is asked about": Guess(
         "accountId INTEGER PRIMARY KEY, level INTEGER",
@@ -464,7 +464,8 @@ def test_names_that_are_words_or_have_odd_characters_are_no_matter(two: Two, mer
     }
     urls = two("sqlite", tables)
     # some editors begin a file with this mark
-    merging(urls, ('# rows: "copy"', '\ufeff# rows: "copy"'), code=0)
+    edits = ((f'ask  = ["{name}"]', f'id = ["{name}"]') for name in ("rows", "i d"))
+    merging(urls, ('# rows: "copy"', '\ufeff# rows: "copy"'), *edits, code=0)
     assert rows_of(urls[0], """SELECT count(*) FROM "schema" WHERE rowid = 'x'""") == [(2,)]
 
 
