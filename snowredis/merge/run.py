@@ -124,7 +124,7 @@ class _Run:
         self.coming = 0
         # the condition of a row that came; empty: none
         self.moved: dict[str, str] = {}
-        # foreign keys that neither the rules of the map make sure, and how many rows lead nowhere by each
+        # foreign keys by which a row may lead elsewhere, and how many rows lead nowhere by each
         self.orphans: list[tuple[str, ForeignKey, int]] = []
         self.findings: _Findings = []
 
@@ -264,7 +264,8 @@ class _Run:
             self.progress.add(1)
         for name, key, before in self.orphans:
             new = self._orphans(self.first, name, key) - before
-            if new > 0 and new > self._orphans(self.second, name, key):
+            is_there = new > 0 and key.parent in self.second.tables
+            if new > (self._orphans(self.second, name, key) if is_there else 0):
                 columns = ", ".join(key.columns)
                 wrong.append(f"[{name}] {new:,} rows came whose {columns} leads to no row of {key.parent}")
         if wrong:
@@ -327,9 +328,8 @@ class _Run:
         offsets, seen = json.dumps(self.translation.offsets), json.dumps(self.seen)
         now = iso_text(time.time_ns() // 1_000_000)
         second = hashlib.blake2b(f"{now}{seen}".encode(), digest_size=8).hexdigest()
-        texts = ", ".join(self.first.literal(text) for text in (offsets, self.map.checksum, seen))
-        plus = self.translation.offsets[""]
-        self.first.run(f"INSERT INTO {MARK} VALUES ('{second}', '{now}', {plus}, {texts})")
+        row = (second, now, self.translation.offsets[""], offsets, self.map.checksum, seen)
+        self.first.insert(f"INSERT INTO {MARK}", len(row), [row])
 
 
 def _broken_expressions(translation: Translation) -> Iterator[str]:
