@@ -249,6 +249,18 @@ def test_rows_that_the_first_does_not_have_are_no_reason_to_refuse_a_second_run(
     assert rows_of(urls[0], "SELECT name FROM flag ORDER BY name") == [("A",), ("B",)]
 
 
+def test_a_row_that_leads_to_a_table_that_only_the_first_database_has_is_refused(two: Two, merging: Cli) -> None:
+    tables: Tables = {
+        "world (id INTEGER PRIMARY KEY)": lambda _: ["1"],
+        "house (id INTEGER PRIMARY KEY, world INTEGER REFERENCES world (id))": lambda s: [
+            "1, 1" if s == "A" else "2, 7"
+        ],
+    }
+    edits = ('"id", "world"]', '"id"]\nkeep = ["world"]'), ('rows = "copy"\nid   = ["id"]\n', 'rows = "skip"\n')
+    refused = merging(two("sqlite", tables, "", "DROP TABLE world"), *edits[::-1])
+    assert "[house] 1 rows came whose world leads to no row of world" in refused.out, refused.out + refused.err
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_counter_in_a_table_of_one_row_needs_no_key(two: Two, merging: Cli, kind: str) -> None:
     tables: Tables = {HERO: named(*range(1, 31)), "hibernate_sequence (next_val BIGINT PRIMARY KEY)": lambda _: ["31"]}
