@@ -115,7 +115,7 @@ _BY_SOURCES = (
 # values by source and kind of problem; a plausible id has no kind
 _GROUPS = """SELECT source, CASE WHEN id IS NULL THEN 'no-number' WHEN id < 0 OR id >= {future} THEN 'other-layout'
 WHEN id < {first} THEN 'counter' ELSE '' END AS kind, count(*), coalesce(min(rejected), min(id)::VARCHAR),
-coalesce(max(rejected), max(id)::VARCHAR) FROM ids GROUP BY ALL ORDER BY kind"""
+coalesce(max(rejected), max(id)::VARCHAR) FROM ids GROUP BY ALL"""
 
 
 def check_sources(

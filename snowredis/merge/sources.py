@@ -6,8 +6,8 @@
     postgresql://app@db1/game#players.id                a table and a column
     sqlite:///shard.db#main.players.id                  … with its schema
 
-The table has the columns source, id, rejected. An id is a whole number of 64 bits; a value that is none is stored as
-text, in ``rejected``. Every value passes as a text, so that nothing rounds it.
+The table has the columns source, id, rejected. A source is its name. An id is a whole number of 64 bits; a value that
+is none is stored as text, in ``rejected``. Every value passes as a text, so that nothing rounds it.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def file_errors(what: str, advice: str = "None of its ids was used") -> Iterator
 
 
 class Workspace:
-    """A temporary DuckDB database with the table ``ids``; a context manager that removes its files.
+    """A temporary DuckDB database; a context manager that removes its files.
 
     Raises:
         MergeError: its files cannot be made.
@@ -179,12 +179,12 @@ class Workspace:
 
 
 def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) -> None:
-    """Read all sources into the table ``ids``.
+    """Read all sources into the table ``ids``, which is a new one.
 
     Raises:
         MergeError: a source cannot be read.
     """
-    # by their names, in the order in which they were given
+    # reports have the sources in the order in which they were given, which is that of an ENUM
     names = ", ".join(text_literal(source.name) for source in sources)
     with file_errors("the sources cannot be named", "Nothing was read"):
         workspace.rows(f"CREATE OR REPLACE TABLE ids (source ENUM ({names}), id BIGINT, rejected VARCHAR)")
