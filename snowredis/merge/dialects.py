@@ -128,23 +128,20 @@ class Database:
 
     def pages(self, sql: str) -> Iterator[Sequence[Any]]:
         """Yield the rows of a query in pages, as the driver reads them. No other query may run meanwhile."""
-        decoders = getattr(self.driver, "decoders", None)
-        with contextlib.closing(self._cursor_of_pages()) as cursor:
-            if decoders:
-                # pymysql would make of each value what Python takes it for: rows pass as the server sent them
-                self.driver.decoders = {}
-            try:
-                cursor.execute(sql)
-            finally:
-                if decoders:
-                    self.driver.decoders = decoders
+        with contextlib.closing(self._reader(sql)) as cursor:
             while page := cursor.fetchmany(PAGE):
                 yield page
 
-    def _cursor_of_pages(self) -> Any:
+    def _reader(self, sql: str) -> Any:
+        """Return a cursor that reads the rows of a query one after another."""
         from pymysql.cursors import SSCursor
 
-        return self.driver.cursor(SSCursor)
+        cursor, decoders = self.driver.cursor(SSCursor), self.driver.decoders
+        # pymysql would make of each value what Python takes it for: rows pass as the server sent them
+        self.driver.decoders = {}
+        cursor.execute(sql)
+        self.driver.decoders = decoders
+        return cursor
 
     def take_lock(self, name: str, wait_s: int = LOCK_WAIT_S) -> bool:
         """Return whether the advisory lock *name* of the database was taken; this transaction has it to its end."""
@@ -312,8 +309,10 @@ class PostgreSQL(Database):
             for type_ in _TIMES:
                 self.driver.adapters.register_loader(type_, TextLoader)
 
-    def _cursor_of_pages(self) -> Any:
-        return self.driver.cursor(name="snowredis_pages")
+    def _reader(self, sql: str) -> Any:
+        cursor = self.driver.cursor(name="snowredis_pages")
+        cursor.execute(sql)
+        return cursor
 
     def take_lock(self, name: str, wait_s: int = LOCK_WAIT_S) -> bool:
         key = int.from_bytes(blake2b(name.encode(), digest_size=7).digest())
@@ -392,8 +391,8 @@ class SQLite(Database):
         if pairs:
             self.run(f"CREATE TEMP TABLE {PAIRS} (rule_ INT, old_ TEXT, new_ TEXT, PRIMARY KEY (rule_, old_))")
 
-    def _cursor_of_pages(self) -> Any:
-        return self.driver.cursor()
+    def _reader(self, sql: str) -> Any:
+        return self.driver.execute(sql)
 
     def take_lock(self, name: str, wait_s: int = LOCK_WAIT_S) -> bool:
         # BEGIN IMMEDIATE keeps other writers out

@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from snowredis.errors import shown
 from snowredis.merge.databases import ROWID, Progress, Table, TableColumn
@@ -231,7 +231,7 @@ class Translation:
                 text, match = self.text(name, key), self.map.tables[name].match
                 # by a right match a row is one row of the first: of a wrong one, not all pairs are read
                 found = self.shared_keys(name, match, text, key, compares=True, most=self.count(name) + 1)
-                several = dict.fromkeys(old for old, _, new in found if pairs.setdefault(old, str(new)) != str(new))
+                several = dict.fromkeys(old for old, _, new in found if pairs.setdefault(old, new) != new)
                 if several:
                     which = f"such as those with {key} {', '.join(list(several)[:_FEW])}"
                     yield f"[{name}] match: rows of the second are each several of the first, {which}: add a column"
@@ -270,7 +270,7 @@ class Translation:
         conditions: Sequence[str] = (),
         compares: bool = False,
         most: int = 1 << 62,
-    ) -> list[tuple[str, int, Any]]:
+    ) -> list[tuple[str, int, str]]:
         """Return the rows of the second database whose key a row of the first has, without keys that are NULL.
 
         Args:
@@ -282,7 +282,7 @@ class Translation:
             most: how many are returned.
 
         Returns:
-            (text, 1 if the rows differ in values that stay, the column).
+            (text, 1 if the rows differ in values that stay, the column as a text).
         """
         first, table, said = self.first, self.first.tables[name], self.map.tables[name]
         others = [c for c in table.written if said.rule(c.name) in ("keep", "none") and c.name not in key and compares]
@@ -298,16 +298,15 @@ class Translation:
             keys, columns = KEYS, f"{text} AS key_, {its} AS hash_, {first.names(key)}"
             first.run(f"CREATE TEMPORARY TABLE {KEYS} AS SELECT {columns} FROM {table.sql} y LIMIT 0")
             self.copy(name, keys, key, [text, its], *conditions)
-        given = " AND ".join(f"n.{first.quote(each)} IS NOT NULL" for each in key)
         other = first.plain(table.columns[column or key[0]], f"t.{first.quote(column or key[0])}")
         found = first.rows(
             f"SELECT n.key_, CASE WHEN n.hash_ = {mine} THEN 0 ELSE 1 END, {other} "
-            f"FROM {table.sql} t JOIN {keys} n ON {first.same('t', key, 'n', key)} WHERE {given} LIMIT {most}"
+            f"FROM {table.sql} t JOIN {keys} n ON {first.same('t', key, 'n', key)} LIMIT {most}"
         )
         if keys == KEYS:
             # the only DROP of MariaDB that does not end a transaction
             first.run(f"DROP {'TEMPORARY ' * first.ends_by_ddl}TABLE {KEYS}")
-        return [(str(old), int(differs), value) for old, differs, value in found]
+        return [(str(old), int(differs), str(value)) for old, differs, value in found]
 
     def computed(self) -> Iterator[str]:
         """Yield what each expression of the map does to the values that come."""
