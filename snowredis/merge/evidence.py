@@ -40,10 +40,6 @@ _FEW = 5
 LARGE = 10_000
 # a number behind any separator, or behind a word, with a sign between or without
 _TOKEN = re.compile(r"(?<![0-9A-Za-z])(?:([A-Za-z]+)([^0-9A-Za-z])?)?0*([1-9][0-9]{0,18})(?![0-9A-Za-z])")
-_HEXADECIMAL = re.compile(r"0x[0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}")
-_CODE = re.compile("[0-9a-z]{1,8}|[0-9A-Z]{1,8}")
-# numbers and what divides them
-_LIST = re.compile(r"[0-9]+([,;|/ ]+[0-9]+)+")
 # words and hashes in small letters are none
 _BASE64 = re.compile(r"(?=.*[A-Z])[0-9A-Za-z_/+-]{2,400}={0,2}")
 _NO_TEXT = re.compile("numeric|decimal|interval|money|inet|cidr|macaddr|time|tsvector")
@@ -319,7 +315,7 @@ class Evidence:
             is_balanced = all(len(one) * 8 > len(other) for one, other in (sets, sets[::-1]))
             if max(map(len, sets)) >= _FEW and is_balanced:
                 for lead in self.leads(sets, column, (table, column)):
-                    if lead.fills or (lead.near > 1 and place == "numbers"):
+                    if lead.fills:
                         return place, lead, example[place]
         return None
 
@@ -419,12 +415,6 @@ def _numbers_in(value: Any) -> Iterator[tuple[str, int]]:
     value = _NO_IDS.sub("", value) if isinstance(value, str) else ""
     if not value:
         return
-    if _HEXADECIMAL.fullmatch(value):
-        yield "hexadecimal", int(value, 16)
-    if _CODE.fullmatch(value):
-        yield "base 36", int(value, 36)
-    if _LIST.fullmatch(value):
-        yield from (("numbers", number) for number in whole(re.split("[^0-9]+", value)))
     if len(value) % 4 == 0 and _BASE64.fullmatch(value):
         yield from ((f"base64 {place}", number) for place, number in _numbers_in(base64.b64decode(value, b"-_")))
     if value[0] in "{[":

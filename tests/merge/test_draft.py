@@ -44,10 +44,6 @@ def base64_of(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def base_36_of(number: int) -> str:
-    return f"{number // 36 or ''}{'0123456789abcdefghijklmnopqrstuvwxyz'[number % 36]}"
-
-
 # a value with the id -> where in it the draft finds the id
 INSIDE: dict[str, tuple[Callable[[int], str], str]] = {
     "text": (lambda i: f"'player.{i}.badge'", "number 1"),
@@ -56,8 +52,6 @@ INSIDE: dict[str, tuple[Callable[[int], str], str]] = {
         lambda i: f"'{'npc' if i % 4 else 'player'}:{i % 4 * 7000 + i}'",
         "number 1 after player",
     ),
-    "hexadecimal": (lambda i: f"'{i:08x}'", "hexadecimal"),
-    "base 36": (lambda i: f"'{base_36_of(i)}'", "base 36"),
     "with zeros before it": (lambda i: f"'INV-{i:06d}'", "number 1"),
     "json in json": (lambda i: f"'{json.dumps({'a': json.dumps({'who': float(i)})})}'", "$.a $.who"),
     "behind a time and an address": (lambda i: f"'2026-01-02 03:04:05 from 10.0.0.7: {i} left'", "number 1"),
@@ -150,9 +144,6 @@ GUESSES = {
     ),
     "a column that is called as a table is asked about even if it has few values": Guess(
         "s TEXT, people INTEGER, speed INTEGER", lambda s: (f"'{s}{i}', {i * 8}, {i * 8}" for i in (1, 3, 5)), ("people",)
-    ),
-    "lists of a few ids are asked about where the name says the table": Guess(
-        "people TEXT, pages TEXT", lambda _: (f"'{i},{i + 9}', '{i},{i + 9}'" for i in (3, 20, 44)), ("people",)
     ),
     "bytes are no names that both databases have": Guess(
         "id INTEGER PRIMARY KEY, name TEXT, n INT",
