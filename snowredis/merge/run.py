@@ -412,6 +412,9 @@ def _against(translation: Translation, case: Case) -> tuple[str, bool] | None:
     the_map, (name, column) = translation.map, case.where
     rule, mine, guess = the_map.tables[name].rule(column), the_map.move(name, column), case.guess()
     its = the_map.move(*guess.of) if guess.of else Move(guess.rule)
+    if its == mine == Move("keep"):
+        # it may have ids of another column than the likeliest one
+        its = Move(guess.rule)
     for target, key in case.tables.matched if mine.rule in ("id", "keep") else ():
         kind, is_called = case.evidence.tables[target].columns[key].kind, case.evidence.is_named_after(column, target)
         is_like = kind != "int" and kind == case.column.kind and (name, column) != (target, key)
