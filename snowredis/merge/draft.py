@@ -108,9 +108,11 @@ class Case:
     def of_the_catalog(self) -> Guess | None:
         """Judge a rowid, and both ends of foreign keys."""
         if self.column.type == ROWID:
-            known = (where for where, lead in self.evidence.references() if lead.where == self.where)
-            column = None if self.table.name in self.tables.fixed else next(known, None)
-            return Guess("id", f"the rowid of SQLite: {'.'.join(column)} leads to it") if column else Guess("")
+            known = (where for where, leads in self.evidence.leads_of.items() if leads and leads[0].where == self.where)
+            columns = [".".join(where) for where in known if where not in self.evidence.ids and where[1] != ROWID]
+            if self.table.name in self.tables.fixed or not columns:
+                return Guess("")
+            return Guess("id", f"the rowid of SQLite: {columns[0]} leads to it")
         for key in self.table.foreign_keys:
             if self.name in key.columns:
                 return self._foreign_key(key.parent, key.target(self.name))

@@ -238,13 +238,6 @@ class Evidence:
         found = ([lead for lead in leads if lead.near > 1 or known[lead] <= most] for most in (limit, limit * 2 + 1))
         return next(filter(None, found), [])
 
-    def references(self) -> Iterator[tuple[Where, Lead]]:
-        """Yield the columns of numbers that lead somewhere, but for those that number rows, with the likeliest lead."""
-        for where, leads in self.leads_of.items():
-            is_number = self.tables[where[0]].columns[where[1]].kind == "int"
-            if leads and is_number and where[1] != ROWID and where not in self.ids:
-                yield where, leads[0]
-
     def is_named_after(self, column: str, table: str) -> bool:
         """Return whether a column is called as the id of a table: alliance_id or allianceid, of alliances."""
         return column.lower().endswith("id") and nearness(column, self.called[table]) == 3
