@@ -233,8 +233,8 @@ class Case:
         guess = self._like(best, is_strong=best.fills)
         # numbers of something outside seldom reach nearly all of the range of ids in both databases
         is_meant = best.near or best.reach > 0.9 or ROLE_NAME.search(stem(self.name))
-        # a table of a few rows is never filled
-        is_of_it = self.evidence.is_named_after(self.name, best.where[0])
+        # a table of a few rows is never filled; a table that has no key may be called as something else
+        is_of_it = self.evidence.is_named_after(self.name, best.where[0]) and best.where[1] != ROWID
         is_sure = is_of_it or (is_meant and (best.fills or self.is_key))
         if is_sure and (guess.rule != "of" or best.near):
             return guess
@@ -362,11 +362,15 @@ class Draft:
         is_counted = any(self.evidence.numbers_rows(table, column) for column in table.columns.values())
         differ = len(mine & its) - same
         is_most = same >= 0.9 * max(len(first.rows), len(second.rows))
-        # ids in a key look the same in both, too
-        leads = [lead for key in keys for lead in self.evidence.leads_of[table.name, key][:1] if lead.near == 3]
-        are_ids = any(lead.where[0] not in (table.name, *self.tables.fixed) for lead in leads) or any(
-            self.evidence.parts(table.name, key) for key in keys if table.columns[key].kind == "text"
-        )
+        # ids of others look the same in both, too: in a key, or if a row has nothing else
+        stay, evidence = (table.name, *self.tables.fixed), self.evidence
+        leads = {name: evidence.leads_of[table.name, name][:1] for name in (*keys, *content)}
+        found = {name: lead for name, each in leads.items() for lead in each if lead.where[0] not in stay}
+        inside = {name: each for name in leads if (each := evidence.parts(table.name, name))}
+        holding = {name for name, (_, lead, _) in inside.items() if lead.where[0] not in stay}
+        holding |= {name for name, lead in found.items() if lead.fills}
+        are_ids = any(found[key].near == 3 for key in keys if key in found) or not inside.keys().isdisjoint(keys)
+        are_ids = are_ids or holding.issuperset(content)
         if not are_ids and (is_most or not differ) and (not is_counted or len(contents) > 0.5 * len(second.rows)):
             others = f"{differ:,} others have the key of one and stay away" if differ else "no other has the key of one"
             self.notes[table.name].append(f"{text}, and {others}: rows of the application or the world?")

@@ -194,7 +194,8 @@ class Evidence:
         if column.is_counter or [column.name] in table.uniques:
             return True
         if column.type == ROWID:
-            return not table.primary
+            names = (each.name.lower() for its in self.tables.values() for each in its.written)
+            return not table.primary or any(name.endswith("rowid") for name in names)
         sample = self.samples[table.name][1]
         values = sample.values(column.name)
         if (table.name, column.name) in self.targets:

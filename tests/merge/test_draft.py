@@ -233,6 +233,19 @@ def test_names_with_the_id_of_their_row_are_no_names_of_one_thing(draft: Drafted
     assert ('rows = "?"' in text, "match =" in text) == (True, False)
 
 
+@pytest.mark.parametrize("column", ["whom INT", "v TEXT"])
+def test_rows_that_have_nothing_but_ids_are_asked_about_though_they_look_the_same(draft: Drafted, column: str) -> None:
+    end = ",1" * column.endswith("TEXT")
+    text = draft(f"id INTEGER PRIMARY KEY, {column}", lambda _: (f"{i}, '{i * 7 % 60 + 1}{end}'" for i in IDS))
+    assert 'rows = "?"' in text
+
+
+def test_a_few_numbers_beside_a_table_without_a_key_are_not_its_rowids(draft: Drafted) -> None:
+    others: Tables = {"grp (who INT, tag TEXT)": lambda s: (f"{i * 7 % 60 + 1}, '{s}'" for i in IDS)}
+    text = draft("grp_id INT, name TEXT", lambda s: (f"{i % 11}, '{s}'" for i in IDS), "sqlite", others)
+    assert asked(text) == ["grp_id"]
+
+
 @pytest.mark.parametrize("name", ["avoid", "nxPrepaid", "tos"])
 def test_a_word_that_ends_as_an_id_is_not_the_name_of_an_id(draft: Drafted, name: str) -> None:
     text = draft(f"id INTEGER PRIMARY KEY, name TEXT, {name} INT", lambda s: (f"{i}, '{s}{i}', {i}" for i in IDS))
@@ -328,9 +341,10 @@ def test_a_game_that_counts_within_keys_and_from_large_numbers_is_understood(dra
         assert note in text
 
 
-def test_the_rowid_of_sqlite_moves_where_a_column_leads_to_it(two: Two, merging: Cli) -> None:
+@pytest.mark.parametrize("key", ["", " PRIMARY KEY"])
+def test_the_rowid_of_sqlite_moves_where_a_column_leads_to_it(two: Two, merging: Cli, key: str) -> None:
     tables: Tables = {
-        "block (what TEXT)": lambda s: (f"'{s}{i}'" for i in range(1, 101)),
+        f"block (what TEXT{key})": lambda s: (f"'{s}{i}'" for i in range(1, 101)),
         "spawn (id INTEGER PRIMARY KEY, block_rowid INT, what TEXT)": lambda s: (
             f"{i}, {i * 2}, '{s}{i * 2}'" for i in range(1, 51)
         ),
