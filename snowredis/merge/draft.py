@@ -83,10 +83,8 @@ class Case:
         self.size = max(map(len, self.sets))
         self.sides = [sample.values(self.name) for sample in evidence.samples[table.name]]
         self.values = [value for side in self.sides for value in side]
-        others = {value for value in self.values if isinstance(value, str)} - {"", "0"}
-        are_whole = all(isinstance(value, int | str | None) for value in self.values) and len(whole(others)) == len(
-            others
-        )
+        texts = {value for value in self.values if isinstance(value, str)} - {"", "0"}
+        are_whole = len(whole(texts)) == len(texts) and all(isinstance(each, int | str | None) for each in self.values)
         self.are_numbers = column.kind == "int" or (column.kind in ("float", "text") and are_whole)
         self.is_key = self.name.lower() in {name.lower() for _, name in evidence.ids} - {"id", ROWID}
         self.is_named = self.is_key or is_named_like_an_id(self.name)
@@ -253,13 +251,12 @@ class Case:
 
     def partly(self) -> Guess | None:
         """Judge numbers that are ids in some rows, or halves of ids."""
-        evidence, sets = self.evidence, self.sets
+        evidence = self.evidence
         found = evidence.by_kind(*self.where) if self.size >= 8 else None
         kinds = f", all where {found[0]} is {', '.join(map(str, found[1][:5]))}" if found else ""
-        if self.is_named and self.size >= 3:
-            part = evidence.share_of_any(sets)
-            if part >= 0.4 and self.size >= 8:
-                return Guess("sql", f"{part:.0%} of its values are ids{kinds}")
+        part = evidence.share_of_any(self.sets) if self.is_named and self.size >= 8 else 0
+        if part >= 0.4:
+            return Guess("sql", f"{part:.0%} of its values are ids{kinds}")
         if kinds:
             return Guess("sql", f"ids{kinds}, else not")
         names = [each.name for each in self.table.written if each.kind == "int"]
@@ -308,12 +305,13 @@ class Draft:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence, self.catalog, self.tables = evidence, evidence.tables, Tables()
         self.notes: dict[str, list[str]] = defaultdict(list)
-        self.about, self._rows = list[str](), dict[str, str]()
+        self.about: list[str] = []
 
     def map(self) -> Map:
         """Return the map."""
-        self._rows = {name: self.judge_rows(table) for name, table in self.catalog.items()}
-        found = {name: self._draft_table(table) for name, table in self.catalog.items()}
+        # which rows stay is known before columns are judged
+        rows = {name: self.judge_rows(table) for name, table in self.catalog.items()}
+        found = {name: self._draft_table(table, rows[name]) for name, table in self.catalog.items()}
         orphans = [text for name, said in found.items() for text in self._orphans(name, said)]
         self.about += [f"orphans, which need no answer: {'; '.join(orphans)}"] * bool(orphans)
         for name in self.evidence.databases[1].tables.keys() - self.catalog.keys():
@@ -410,7 +408,7 @@ class Draft:
                 notes.append(f"{what}; no key forbids it: taken.{column.name} (what such a name becomes)?")
         return ""
 
-    def _draft_table(self, table: Table) -> TableMap:
+    def _draft_table(self, table: Table, rows: str) -> TableMap:
         lists: dict[str, list[str]] = defaultdict(list)
         texts: dict[str, dict[str, str]] = defaultdict(dict)
         reasons: dict[str, list[str]] = defaultdict(list)
@@ -422,7 +420,7 @@ class Draft:
                 lists["ask" if guess.rule in ("sql", "top") else guess.rule].append(column.name)
             if guess.why:
                 reasons[f"{guess.why}{'? Write sql' * (guess.rule == 'sql')}"].append(column.name)
-        said = TableMap(self._rows[table.name], dict(lists), dict(texts))
+        said = TableMap(rows, dict(lists), dict(texts))
         matched = (columns for (name, _), columns in self.tables.matched.items() if name == table.name)
         said.lists["match"] = next(matched, [])
         self.notes[table.name] += [f"{', '.join(families(columns))}: {why}" for why, columns in reasons.items()]
