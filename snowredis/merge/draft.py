@@ -160,7 +160,7 @@ class Case:
         if not (self.are_numbers or self.column.kind == "other") or is_fixed:
             return Guess("keep")
         is_part = self.name in table.primary and table.primary != [self.name]
-        if is_part and all(0 in each for each in self.sides) and not is_called:
+        if is_part and all(0 in each for each in self.sides) and not (is_called or self.is_key):
             return Guess("keep", "a number within its parent: 0 is among them")
         rule = self._rule_of(self.where)
         if rule == "flake":
@@ -386,7 +386,7 @@ class Draft:
     def _judge_names(self, table: Table) -> str:
         """Return "?" if both databases have the same things, by their names."""
         samples, notes = self.evidence.samples[table.name], self.notes[table.name]
-        key = next((c.name for c in table.columns.values() if self.evidence.numbers_rows(table, c)), None)
+        key = next((c.name for c in table.columns.values() if self.evidence.numbers_rows(table, c)), "")
         for column in table.written if key else ():
             one, other = (sample.values(column.name) for sample in samples)
             are_names = column.kind == "text" and one and len(set(one)) == len(one) and len(set(other)) == len(other)
@@ -402,6 +402,17 @@ class Draft:
                 )
                 if not has_id:
                     self.tables.matched[table.name, key] = [column.name]
+                return UNDECIDED
+            # a place in the world has no name; a time is none
+            places = [
+                {pair for pair in zip(s.values(key), s.values(column.name), strict=True) if _is_place(pair[1])}
+                for s in samples
+            ]
+            is_no_id = not (is_named_like_an_id(column.name) or self.evidence.leads_of[table.name, column.name])
+            is_other = is_no_id and key not in (column.name, ROWID)
+            if is_other and len(set(one)) > 0.5 * len(one) and len(places[0] & places[1]) > 0.5 * len(other) > 1:
+                what = f"most rows have the same {column.name} under the same id in both databases"
+                notes.append(f'{what}: the world of the first ("skip"), or rows that only look alike ("copy")?')
                 return UNDECIDED
             if len(both - {""}) > 1 and [column.name] not in table.uniques:
                 what = f"{len(both):,} rows of each database with the same {column.name}, such as {shown(max(both))}"
@@ -427,3 +438,7 @@ class Draft:
         if said.rows == "first" and not table.uniques:
             said.lists["key"] = [column.name for column in table.written]
         return said
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < abs(value) < 1 << 30

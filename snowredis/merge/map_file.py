@@ -246,6 +246,8 @@ def _wrong_lists(said: TableMap, table: Table) -> Iterator[str]:
     every = [column for columns in (*said.lists.values(), *said.texts.values()) for column in columns]
     for column in dict.fromkeys(column for column in every if column not in table.columns):
         yield f"there is no column {column}: take it out"
+    if said.rows == "copy" and said.lists.get("top"):
+        yield f'top = {json.dumps(said.lists["top"])}: only of rows = "first", a table of counters that both have'
     if said.rows == "first" and not (said.lists.get("key") or table.uniques or said.lists.get("top")):
         yield 'rows = "first": the table has no key. Write key = […], the columns that name a row'
 

@@ -240,6 +240,14 @@ def test_rows_that_have_nothing_but_ids_are_asked_about_though_they_look_the_sam
     assert 'rows = "?"' in text
 
 
+def test_places_that_are_the_same_in_both_are_asked_about_though_their_state_differs(draft: Drafted) -> None:
+    text = draft(
+        "id INTEGER PRIMARY KEY, x INT, fed INT", lambda s: (f"{i}, {i * 137 % 991}, {i + 1700 * ord(s)}" for i in IDS)
+    )
+    assert 'rows = "?"' in text
+    assert "most rows have the same x under the same id" in text
+
+
 def test_a_few_numbers_beside_a_table_without_a_key_are_not_its_rowids(draft: Drafted) -> None:
     others: Tables = {"grp (who INT, tag TEXT)": lambda s: (f"{i * 7 % 60 + 1}, '{s}'" for i in IDS)}
     text = draft("grp_id INT, name TEXT", lambda s: (f"{i % 11}, '{s}'" for i in IDS), "sqlite", others)

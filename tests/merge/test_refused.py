@@ -73,6 +73,7 @@ LINES = {
     '[guilds] rows = "?"': [('[guilds]\nrows = "copy"', '[guilds]\nrows = "?"')],
     "orders is no word of a map": [('keep = ["title"]', 'keep = ["title"]\norders = ["x"]')],
     "keep = 'title': write a list": [('keep = ["title"]', 'keep = "title"')],
+    '[guilds] top = ["leader"]: only of rows = "first"': [('id = ["id", "leader"]', 'id = ["id"]\ntop = ["leader"]')],
     "color is no word at the top": [("reviewed = true", 'reviewed = true\ncolor = "red"')],
     "guilds is no table with match": [('of.kind = "kinds"', 'of.kind = "guilds"')],
     "there is no :offset_ranks2": [("owner_id + :offset END", "owner_id + :offset_ranks2 END")],
