@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts
-from snowredis.core.values import MAX_ID
 from snowredis.errors import ConfigError
 from snowredis.merge.proof import IdSet, Proof, Used, common_ids, counter_ids, layout_ids
 from tests.core.test_layout import any_layout
@@ -161,15 +160,6 @@ def check_pair(old: IdSet, layout: Layout, proof: Proof, old_layout: Layout | No
         assert proof.common.size == 1 << layout.timestamp_shift
 
 
-def test_auto_increment_keys_never_equal_ids_of_the_default_layout_made_today() -> None:
-    for last in (2**31 - 1, 2**32 - 1, 10**12):
-        proof = Proof(counter_ids(last), Layout(), start_ms=SWITCH_MS)
-        assert proof.distinct
-        assert proof.sorted
-        assert proof.sorts_from_ms == proof.distinct_from_ms == SWITCH_MS
-    assert not Proof(counter_ids(MAX_ID), Layout(), start_ms=SWITCH_MS).sorted
-
-
 def test_a_new_epoch_for_uid_generator_repeats_its_old_ids() -> None:
     """The question of its users when the 28 bits of seconds ended on 2024-11-20: will old and new collide?"""
     uid = layouts["uid-generator"]
@@ -188,17 +178,6 @@ def test_a_new_epoch_for_uid_generator_repeats_its_old_ids() -> None:
     small = layout_ids(uid, {"worker": (0, 70_000)})
     assert Proof(small, halved, {"datacenter": (1, 1)}, start_ms=ended).distinct
     assert not Proof(small, halved, {"datacenter": (0, 0)}, start_ms=ended).distinct
-
-
-def test_side_by_side_in_other_datacenters_is_distinct_but_not_sorted() -> None:
-    twitter = layouts["twitter"]
-    old = layout_ids(twitter, {"datacenter": (0, 0)}, until_ms=SWITCH_MS + 86_400_000)
-    proof = Proof(old, twitter, {"datacenter": (1, 31)}, start_ms=SWITCH_MS)
-    assert proof.distinct
-    assert not proof.sorted
-    # within the last tick of the old ones, datacenter 1 is above datacenter 0
-    assert proof.sorts_from_ms == SWITCH_MS + 86_400_000
-    assert not Proof(old, twitter, {"datacenter": (0, 31)}, start_ms=SWITCH_MS).distinct
 
 
 @pytest.mark.parametrize(
