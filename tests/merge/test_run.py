@@ -311,12 +311,16 @@ def test_rows_with_keys_that_are_no_numbers_are_matched_or_the_first(
         return f"'\\x{digits}'" if type_ == "bytea" else f"'{uuid.UUID(digits)}'"
 
     first, eight = {"A": 100, "B": 600}, range(1, 9)
+
+    def worth(side: str, number: int) -> int:
+        return 1000 * number + first[side] * (number > 3)
+
     tables: Tables = {
         f"hero (id {type_} PRIMARY KEY, name VARCHAR(20) UNIQUE, n INT)": lambda s: (
-            f"{key(i + first[s])}, '{'both' if i < 4 else s}{i}', {i}000" for i in eight
+            f"{key(i + first[s])}, '{'both' if i < 4 else s}{i}', {worth(s, i)}" for i in eight
         ),
         f"pet (id INTEGER PRIMARY KEY, hero_id {type_} REFERENCES hero (id), owner {type_}, n INT)": lambda s: (
-            f"{i}, {key(i + first[s])}, {key(i + first[s])}, {i}000" for i in eight
+            f"{i}, {key(i + first[s])}, {key(i + first[s])}, {worth(s, i)}" for i in eight
         ),
         f"flag (id {type_} PRIMARY KEY)": lambda s: (key(i + first[s] // 100) for i in eight),
     }
