@@ -361,14 +361,14 @@ class Draft:
         differ = len(mine & its) - same
         is_most = same >= 0.9 * max(len(first.rows), len(second.rows))
         # ids of others look the same in both, too: in a key, or if a row has nothing else
-        stay, evidence = (table.name, *self.tables.fixed), self.evidence
-        leads = {name: evidence.leads_of[table.name, name][:1] for name in (*keys, *content)}
-        found = {name: lead for name, each in leads.items() for lead in each if lead.where[0] not in stay}
-        inside = {name: each for name in leads if (each := evidence.parts(table.name, name))}
-        holding = {name for name, (_, lead, _) in inside.items() if lead.where[0] not in stay}
-        holding |= {name for name, lead in found.items() if lead.fills}
-        are_ids = any(found[key].near == 3 for key in keys if key in found) or not inside.keys().isdisjoint(keys)
-        are_ids = are_ids or holding.issuperset(content)
+        evidence, leads = self.evidence, dict[str, list[Lead]]()
+        for name in (*keys, *content):
+            inside = evidence.parts(table.name, name)
+            found = [inside[1]._replace(near=3)] if inside else evidence.leads_of[table.name, name][:1]
+            stay = {table.name} if inside else {table.name, *self.tables.fixed}
+            leads[name] = [lead for lead in found if lead.where[0] not in stay]
+        are_ids = any(lead.near == 3 for name in keys for lead in leads[name])
+        are_ids |= all(any(lead.fills for lead in leads[name]) for name in content)
         if not are_ids and (is_most or not differ) and (not is_counted or len(contents) > 0.5 * len(second.rows)):
             others = f"{differ:,} others have the key of one and stay away" if differ else "no other has the key of one"
             self.notes[table.name].append(f"{text}, and {others}: rows of the application or the world?")
