@@ -370,18 +370,6 @@ def test_an_id_that_is_only_a_part_of_a_value_or_of_a_layout_is_named(two: Two, 
     assert "; flake_id is in id, and ids of flake.id: move it to flake" in verdict
 
 
-def test_keys_of_several_columns_that_move_are_ids_of_others(two: Two, merging: Cli) -> None:
-    tables: Tables = {
-        "hero (realm INT, id INT, name TEXT, PRIMARY KEY (realm, id)) WITHOUT ROWID": lambda s: (
-            f"{n % 2}, {n}, '{s}{n}'" for n in range(1, 61)
-        ),
-        "pet (name TEXT, hero_id INT)": lambda s: (f"'{s}{n}', {n}" for n in range(1, 61)),
-    }
-    kept = ('id   = ["hero_id"]\nkeep = ["name"]', 'keep = ["hero_id", "name"]')
-    refused = merging(two("sqlite", tables), kept).out
-    assert "[pet] hero_id is in keep, and ids of hero.id: move it to id" in refused
-
-
 def test_doubts_about_one_table_are_one_line_with_the_list_that_settles_them(two: Two, merging: Cli) -> None:
     columns = "id INTEGER PRIMARY KEY, name TEXT, fame INT, wins INT, foes TEXT"
     urls = two(
