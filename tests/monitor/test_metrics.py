@@ -263,14 +263,15 @@ def test_opentelemetry_observes_the_same_numbers(reader: Any, server: RedisServe
         ids._beat()
         found = points()
         ids._beat()
-        later = points()
+        at_least_s, later = ids.counts.heartbeat_s, points()
     assert {name: unit for name, (unit, _) in found.items()} == {
         metric.otel: metric.unit for metric in (*PROCESS, *SEGMENTS)
     }
     values = [found[f"snowredis.{name}"][1].value for name in ("ids", "leases", "segment_numbers")]
     assert values == [7, 1, 25]
     assert 0 < found["snowredis.heartbeat"][1].value < later["snowredis.heartbeat"][1].value
-    assert later["snowredis.heartbeat"][1].value == pytest.approx(ids.counts.heartbeat_s)
+    # its thread may beat in between
+    assert at_least_s <= later["snowredis.heartbeat"][1].value <= ids.counts.heartbeat_s
     # a closed generator leaves what it counted
     closed = {metric.otel for metric in SEGMENTS if metric.kind == "counter"}
     assert closed == points().keys() & {metric.otel for metric in SEGMENTS}
