@@ -146,11 +146,6 @@ class Evidence:
         self.samples: dict[str, tuple[Sample, Sample]] = {}
         self.ids: dict[Where, tuple[Ids, Ids]] = {}
         self.numbers: dict[Where, Two] = {}
-        refers = [
-            (each, key, at) for each in self.tables for key in self.tables[each].foreign_keys for at in key.columns
-        ]
-        # that foreign keys lead to, and that are none
-        self.targets = {(key.parent, key.target(at)) for _, key, at in refers} - {(name, at) for name, _, at in refers}
         progress.start("looking at values", len(self.tables))
         for name in self.tables:
             self.samples[name] = (self._read(0, name), self._read(1, name))
@@ -198,15 +193,13 @@ class Evidence:
             return not table.primary or any(name.endswith("rowid") for name in names)
         sample = self.samples[table.name][1]
         values = sample.values(column.name)
-        if (table.name, column.name) in self.targets:
-            return len(set(values)) * 4 > len(values)
         if len(values) < 2 or len(set(values)) < len(values):
             return False
         # each row has another number: in a key, it is the id if it is called so and counted, else in the first column
         name, is_first = column.name.lower(), sample.at[column.name] == 0
         if not table.uniques:
             return is_first and name.endswith("id")
-        is_own = column.name in table.primary and (name == "id" or stem(name) == stem(self.called[table.name]))
+        is_own = name == "id" or stem(name) == stem(self.called[table.name])
         are_numbers = all(isinstance(each, int) for each in values)
         return is_own and are_numbers and max(values) - min(values) < 2 * len(values)
 
