@@ -301,9 +301,11 @@ class Evidence:
             sets = (found[0][place], found[1][place])
             is_balanced = all(len(one) * 8 > len(other) for one, other in (sets, sets[::-1]))
             if max(map(len, sets)) >= _FEW and is_balanced:
-                for lead in self.leads(sets, column, (table, column)):
-                    if lead.fills:
-                        return place, lead, example[place]
+                # the word beside the number may say whose it is: player in player.17, or in $.player_id
+                for name in (column, re.split(r"\W+", place.removesuffix("[]"))[-1]):
+                    for lead in self.leads(sets, name, (table, column)):
+                        if lead.fills or (name != column and lead.near == 3):
+                            return place, lead, example[place]
         return None
 
     def named_tables(self, table: str, column: str) -> tuple[str, set[str], bool] | None:

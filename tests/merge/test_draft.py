@@ -183,6 +183,8 @@ GUESSES = {
         lambda s: (f"{i}, '{'both' if i < 4 else s} {i}', 'h{i}'" for i in IDS),
         says=("3 rows of each database with the same name, such as 'both 3'; no key forbids it: taken.name",),
     ),
+    "ids of a few in a text are asked about if the word beside them is their table": Guess(
+        "k TEXT, n TEXT", lambda _: (f"'people.{i}.badge', 'page {i}'" for i in range(3, 20)), ("k",)),
     "the counter in a table of one row is asked about": Guess(
         "next_val INTEGER", lambda _: ["61"], ("next_val",), ("the next number of people.id (top)",)
     ),
