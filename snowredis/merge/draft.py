@@ -155,11 +155,11 @@ class Case:
         """Judge what is no number, what a counter numbers, and columns without numbers."""
         table, evidence = self.table, self.evidence
         is_key = self.column.is_counter or table.primary == [self.name]
-        is_called = self._best and self._best.near == 3
         is_fixed = is_key and table.name in self.tables.fixed
         if not (self.are_numbers or self.column.kind == "other") or is_fixed:
             return Guess("keep")
         is_part = self.name in table.primary and table.primary != [self.name]
+        is_called = self._best and self._best.near == 3
         if is_part and all(0 in each for each in self.sides) and not (is_called or self.is_key):
             return Guess("keep", "a number within its parent: 0 is among them")
         rule = self._rule_of(self.where)
@@ -391,7 +391,7 @@ class Draft:
             one, other = (sample.values(column.name) for sample in samples)
             are_names = column.kind == "text" and one and len(set(one)) == len(one) and len(set(other)) == len(other)
             both = {each for each in set(one) & set(other) if isinstance(each, str)} if are_names else set()
-            if key and len(both) >= max(2, 0.1 * min(len(one), len(other))):
+            if len(both) >= max(2, 0.1 * min(len(one), len(other))):
                 ids = [dict(zip(s.values(column.name), s.values(key), strict=True)) for s in samples]
                 same = sum(ids[0][name] == ids[1][name] for name in both)
                 has_id = same == len(both) and all(str(ids[0][name]) in name for name in both)
@@ -403,14 +403,7 @@ class Draft:
                 if not has_id:
                     self.tables.matched[table.name, key] = [column.name]
                 return UNDECIDED
-            # a place in the world has no name; a time is none
-            places = [
-                {pair for pair in zip(s.values(key), s.values(column.name), strict=True) if _is_place(pair[1])}
-                for s in samples
-            ]
-            is_no_id = not (is_named_like_an_id(column.name) or self.evidence.leads_of[table.name, column.name])
-            is_other = is_no_id and key not in (column.name, ROWID)
-            if is_other and len(set(one)) > 0.5 * len(one) and len(places[0] & places[1]) > 0.5 * len(other) > 1:
+            if self._are_places(table, key, column.name):
                 what = f"most rows have the same {column.name} under the same id in both databases"
                 notes.append(f'{what}: the world of the first ("skip"), or rows that only look alike ("copy")?')
                 return UNDECIDED
@@ -418,6 +411,16 @@ class Draft:
                 what = f"{len(both):,} rows of each database with the same {column.name}, such as {shown(max(both))}"
                 notes.append(f"{what}; no key forbids it: taken.{column.name} (what such a name becomes)?")
         return ""
+
+    def _are_places(self, table: Table, key: str, column: str) -> bool:
+        """Return whether a column has places of a world, which have no names: most are the same under the same id."""
+        if key in (column, ROWID) or is_named_like_an_id(column) or self.evidence.leads_of[table.name, column]:
+            return False
+        samples = self.evidence.samples[table.name]
+        pairs = (zip(sample.values(key), sample.values(column), strict=True) for sample in samples)
+        one, other = ({pair for pair in side if _is_place(pair[1])} for side in pairs)
+        first, second = (sample.values(column) for sample in samples)
+        return len(set(first)) > 0.5 * len(first) and len(one & other) > 0.5 * len(second) > 1
 
     def _draft_table(self, table: Table, rows: str) -> TableMap:
         lists: dict[str, list[str]] = defaultdict(list)
@@ -441,4 +444,5 @@ class Draft:
 
 
 def _is_place(value: object) -> bool:
+    # a greater number is a time
     return isinstance(value, int | float) and 0 < abs(value) < 1 << 30

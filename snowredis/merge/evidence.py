@@ -189,8 +189,7 @@ class Evidence:
         if column.is_counter or [column.name] in table.uniques:
             return True
         if column.type == ROWID:
-            names = (each.name.lower() for its in self.tables.values() for each in its.written)
-            return not table.primary or any(name.endswith("rowid") for name in names)
+            return not table.primary or self._names_a_rowid
         sample = self.samples[table.name][1]
         values = sample.values(column.name)
         if len(values) < 2 or len(set(values)) < len(values):
@@ -202,6 +201,11 @@ class Evidence:
         is_own = name == "id" or stem(name) == stem(self.called[table.name])
         are_numbers = all(isinstance(each, int) for each in values)
         return is_own and are_numbers and max(values) - min(values) < 2 * len(values)
+
+    @cached_property
+    def _names_a_rowid(self) -> bool:
+        """True if a column is called as the rowid of a table."""
+        return any(column.name.lower().endswith("rowid") for table in self.tables.values() for column in table.written)
 
     # --- where numbers lead ------------------------------------------------------------------------
 
@@ -301,11 +305,13 @@ class Evidence:
             sets = (found[0][place], found[1][place])
             is_balanced = all(len(one) * 8 > len(other) for one, other in (sets, sets[::-1]))
             if max(map(len, sets)) >= _FEW and is_balanced:
+                leads = [lead for lead in self.leads(sets, column, (table, column)) if lead.fills]
                 # the word beside the number may say whose it is: player in player.17, or in $.player_id
-                for name in (column, re.split(r"\W+", place.removesuffix("[]"))[-1]):
-                    for lead in self.leads(sets, name, (table, column)):
-                        if lead.fills or (name != column and lead.near == 3):
-                            return place, lead, example[place]
+                word = re.split(r"\W+", place.removesuffix("[]"))[-1]
+                if not leads and word != column:
+                    leads = [lead for lead in self.leads(sets, word, (table, column)) if lead.near == 3]
+                if leads:
+                    return place, leads[0], example[place]
         return None
 
     def named_tables(self, table: str, column: str) -> tuple[str, set[str], bool] | None:

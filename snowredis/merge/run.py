@@ -20,7 +20,7 @@ from typing import NamedTuple
 from snowredis.core.values import iso_text
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.databases import MARK, ForeignKey, Progress, database_errors, parents_first, url_of, whole
+from snowredis.merge.databases import MARK, ROWID, ForeignKey, Progress, database_errors, parents_first, url_of, whole
 from snowredis.merge.dialects import Database, transaction, two_databases
 from snowredis.merge.draft import Case, Draft, Tables
 from snowredis.merge.evidence import LOOKED, Evidence
@@ -210,7 +210,7 @@ class _Run:
             known, value = table.columns[column], self.translation.column(column)
             # any column of SQLite may hold a text, but for those that it counts
             is_first = column in table.primary[:1] and self.first.kind != "sqlite"
-            is_key = known.kind == "int" and (known.is_counter or known.type == "rowid" or is_first)
+            is_key = known.kind == "int" and (known.is_counter or known.type == ROWID or is_first)
             if is_key and not self.translation.count(name, f"({value} IS NULL OR {value} <= 0)"):
                 return f"{value} > {self.translation.offsets[said.text('own', column)]}"
         return ""
